@@ -151,9 +151,9 @@ class SecureSumAborted(RuntimeError):
         self.stage = stage
         self.survivors = survivors
         self.needed = needed
-        wanted = "" if needed is None else f" of {needed} needed"
+        wanted = "" if needed is None else f" of {needed} required"
         super().__init__(
-            f"the sum was aborted at stage {stage!r}: {survivors}{wanted} parties left"
+            f"the secure sum was aborted at stage {stage!r}: {survivors}{wanted} parties left"
         )
 
     def __reduce__(self) -> tuple[object, ...]:

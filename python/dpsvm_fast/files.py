@@ -29,7 +29,7 @@ def write_bytes(path: Path, data: bytes) -> None:
     """
     if len(data) > LARGEST_FILE:
         raise InvalidParameterError(
-            f"model: takes {len(data)} bytes, expected at most {LARGEST_FILE}"
+            f"model: got {len(data)} bytes, expected at most {LARGEST_FILE}"
         )
     # The target of a link is replaced, not the link.
     target = Path(os.path.realpath(path))
@@ -46,7 +46,7 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         draft.replace(target)
     except OSError as error:
-        raise _sentence("write", path, error) from None
+        raise _described_error("write", path, error) from None
     finally:
         draft.unlink(missing_ok=True)
 
@@ -63,7 +63,7 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
     """
     largest = LARGEST_FILE if largest is None else largest
     try:
-        with open(path, "rb", opener=_at_once) as file:
+        with open(path, "rb", opener=_open_nonblocking) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise ModelFormatError("is a pipe or a device; write it to a file first")
@@ -72,13 +72,13 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
             if not of_text or b"\0" not in data:
                 data += file.read(max(0, min(largest, about.st_size) + 1 - len(data)))
     except OSError as error:
-        raise _sentence("read", path, error) from None
+        raise _described_error("read", path, error) from None
     if max(about.st_size, len(data)) > largest:
         raise ModelFormatError(f"is larger than {largest} bytes")
     return data
 
 
-def _at_once(path: str, flags: int) -> int:
+def _open_nonblocking(path: str, flags: int) -> int:
     """Open a file without blocking on a pipe that has no writer."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
@@ -107,12 +107,12 @@ def checked_key(key: object) -> bytes | None:
     return found
 
 
-def _sentence(verb: str, path: Path, error: OSError) -> OSError:
+def _described_error(verb: str, path: Path, error: OSError) -> OSError:
     """Return the same error with one sentence: what failed, why, and the remedy."""
     reason = (error.strerror or type(error).__name__).lower()
     remedy = ""
     if isinstance(error, PermissionError):
-        remedy = "; choose another place or ask for access"
+        remedy = "; choose another location or ask for access"
         reason = f"no permission to {verb} there"
     elif isinstance(error, FileNotFoundError):
         reason = "no such folder" if verb == "write" else "no such file"

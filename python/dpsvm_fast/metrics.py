@@ -366,7 +366,7 @@ class Evaluation:
             for label, one in getattr(self, name).items():
                 yield f"{f'{title} of {label}':26s}{one}"
         elif name == "confusion_matrix":
-            yield f"{title} (true labels down, predicted ones across)"
+            yield f"{title} (true labels in rows, predicted labels in columns)"
             for label, row in zip(self.classes, self.confusion_matrix.value, strict=True):
                 yield f"  {label!s:24s}" + " ".join(f"{x:10.0f}" for x in row)
         elif name == "calibration":
@@ -397,7 +397,7 @@ class Evaluation:
         return noisy, variance
 
     def _diagonal(self, axis: int) -> tuple[Any, ...]:
-        """Return the share of correct predictions along an axis of the confusion matrix."""
+        """Return the arguments of ``_shares`` for correct predictions along an axis."""
         cells, variance = self.tables["confusion"], self.deviations["confusion"] ** 2
         sums = cells.sum(axis=axis)
         return np.diagonal(cells), sums, variance, cells.shape[0] * variance, variance
@@ -413,7 +413,7 @@ class Evaluation:
 
 
 def _sums(cells: Array, table: Array, covariances: Array) -> Iterator[tuple[Array, Array, Array]]:
-    """Return sums of counts by outcome, their variances, and covariances with the last sum."""
+    """Yield sums of counts by outcome, their variances, and covariances with the last sum."""
     for counts, own in zip(table, covariances, strict=True):
         noise = cells @ own @ cells.T
         yield cells @ counts, np.diagonal(noise), noise[-1]

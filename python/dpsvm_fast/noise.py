@@ -102,7 +102,7 @@ def discrete_gaussian(
     See Also
     --------
     gaussian_on_grid : a rounded Gaussian. A sum of rounded Gaussians is not a rounded Gaussian; a
-    sum of discrete Gaussians is very nearly a discrete Gaussian.
+        sum of discrete Gaussians is very nearly a discrete Gaussian.
 
     Notes
     -----
@@ -415,7 +415,7 @@ def exponential_mechanism(
     scores : array-like of int, shape (n_candidates,)
         Private scores, lower is better, such as numbers of errors. Differences must be below 2**32.
     epsilon : float in (0, 1e4]
-        Privacy parameter of the choice; the actual cost is at most a relative 1e-6 lower.
+        Privacy cost of the choice; the actual cost is at most a relative 1e-6 lower.
     sensitivity : int >= 1
         Largest change of a score by one record.
     monotonic : bool, default=False
@@ -480,7 +480,7 @@ def permute_and_flip(
     scores : array-like of int, shape (n_candidates,)
         Private scores, lower is better. Differences must be below 2**32.
     epsilon : float in (0, 1e4]
-        Privacy parameter of the choice; the actual cost is at most a relative 1e-6 lower.
+        Privacy cost of the choice; the actual cost is at most a relative 1e-6 lower.
     sensitivity : int >= 1
         Largest change of a score by one record.
     monotonic : bool, default=False
@@ -503,7 +503,7 @@ def permute_and_flip(
     -----
     Guarantees: epsilon-differential privacy with delta = 0, with exact probabilities as in
     `exponential_mechanism`. The expected score is never larger than with `exponential_mechanism`,
-    but its smaller Renyi divergences are not known to hold here.
+    but the mechanism is not known to have the smaller Renyi divergences of `exponential_mechanism`.
 
     References
     ----------
@@ -543,6 +543,6 @@ def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:
     array = np.asarray(scores)
     if array.ndim != 1 or not array.size or not np.can_cast(array.dtype, np.int64):
         raise InvalidTypeError(
-            "scores: expected whole numbers, one for each of one or more candidates"
+            "scores: expected a non-empty vector of integers, one for each candidate"
         )
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -38,29 +38,29 @@ ENCODED = (
     "with drop=), and sparse_output=False in a ColumnTransformer"
 )
 # What a ColumnTransformer does with sparse rows unless it is told otherwise.
-BY_SHARE = "set sparse_threshold=0, or zeros in all rows decide whether its rows are sparse"
-INSTEAD = {
+DENSE_HINT = "set sparse_threshold=0, or zeros in all rows decide whether its output is sparse"
+REPLACEMENTS = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
     **dict.fromkeys(("PCA", "TruncatedSVD", "KernelPCA"), "reduce by PrivatePCA"),
     **dict.fromkeys(("OneHotEncoder", "OrdinalEncoder"), ENCODED),
     **dict.fromkeys(
         ("PublicSplines", "HashingVectorizer", "FeatureHasher"),
-        f"in the ColumnTransformer around {{}}, {BY_SHARE}",
+        f"in the ColumnTransformer around {{}}, {DENSE_HINT}",
     ),
     "SimpleImputer": "fill gaps with SimpleImputer(strategy='constant', fill_value=..., "
     "keep_empty_features=True) and a public value, or by SchemaEncoder",
     "SplineTransformer": "give SplineTransformer an array of public knots, and sparse_output=False "
-    "in a ColumnTransformer, or take PublicSplines",
-    "KBinsDiscretizer": "take PublicSplines with public knots",
-    "ColumnTransformer": "name its columns instead of passing a function that looks at the rows, "
-    f"and for sparse rows {BY_SHARE}",
+    "in a ColumnTransformer, or use PublicSplines",
+    "KBinsDiscretizer": "use PublicSplines with public knots",
+    "ColumnTransformer": "name its columns instead of passing a function of the rows, "
+    f"and for sparse rows {DENSE_HINT}",
 }
 
 
 def private_steps_instead(steps: Iterable[object]) -> str:
     """Return advice on private steps that replace steps which learn from the rows."""
     names = (str(step).rpartition("(")[2].rstrip(")") for step in steps)
-    known = dict.fromkeys(INSTEAD[name].format(name) for name in names if name in INSTEAD)
+    known = dict.fromkeys(REPLACEMENTS[name].format(name) for name in names if name in REPLACEMENTS)
     advice = "; ".join(known) or "use a private step, or a public one"
     return advice[0].upper() + advice[1:]
 
@@ -197,8 +197,9 @@ class PrivatePipeline(Pipeline):
     >>> PrivatePipeline([("scale", StandardScaler()), ("svc", svc)]).fit(X, y)
     Traceback (most recent call last):
     ...
-    dpsvm_fast.exceptions.InvalidParameterError: steps: 'scale' (StandardScaler) learn from the \
-rows without privacy. Scale by PublicScaler or PrivateStandardScaler
+    dpsvm_fast.exceptions.InvalidParameterError: steps: expected no steps that learn from \
+the rows without privacy, got 'scale' (StandardScaler). Scale by PublicScaler or \
+PrivateStandardScaler
     """
 
     def fit(self, X: Any, y: Any = None, **params: Any) -> PrivatePipeline:
@@ -254,8 +255,8 @@ rows without privacy. Scale by PublicScaler or PrivateStandardScaler
         check_form("steps", X, [self])
         if learned := learned_steps(self, refit=True):
             raise InvalidParameterError(
-                f"steps: {', '.join(map(str, learned))} learn from the rows without privacy. "
-                + private_steps_instead(learned)
+                "steps: expected no steps that learn from the rows without privacy, got "
+                f"{', '.join(map(str, learned))}. " + private_steps_instead(learned)
             )
         if not private_steps(self):
             raise InvalidParameterError("steps: expected at least one private step")
@@ -399,10 +400,10 @@ class Step:
 def leaf_steps(
     estimator: Any, name: str, *, sparse: bool | None = False, refit: bool = False
 ) -> Iterator[Step]:
-    """Return every nested estimator, in the order in which rows pass them.
+    """Yield every nested estimator, in the order in which rows pass them.
 
-    The list includes a ColumnTransformer that itself learns: which columns are numbers, or whether
-    sparse rows become dense.
+    A ColumnTransformer that itself learns is included: which columns are numbers, or whether sparse
+    rows become dense.
 
     Parameters
     ----------
@@ -419,13 +420,13 @@ def leaf_steps(
         if estimator not in NOTHING:
             yield Step(name, estimator)
         return
-    inside = _inside(estimator, refit=refit)
+    inside = _nested_estimators(estimator, refit=refit)
     if inside is None:
         yield Step(name, estimator)
         return
     threshold = _threshold(estimator)
     came_sparse = sparse or (not refit and _was_given_sparse(estimator))
-    looks = _is_column_transformer(estimator) and any(map(_looks, estimator.transformers))
+    looks = _is_column_transformer(estimator) and any(map(_chooses_by_rows, estimator.transformers))
     if looks or (threshold > 0.0 and came_sparse):
         yield Step(name, estimator)
     elif threshold > 0.0 and sparse is None and not hasattr(estimator, "feature_names_in_"):
@@ -441,7 +442,7 @@ def leaf_steps(
 
 def _was_given_sparse(estimator: Any) -> bool:
     """Return whether a fitted ColumnTransformer gives sparse rows not made by its steps."""
-    inside = _inside(estimator, refit=False) or []
+    inside = _nested_estimators(estimator, refit=False) or []
     made = any(_gives_sparse(step) for _, step in inside)
     return bool(getattr(estimator, "sparse_output_", False)) and not made
 
@@ -472,12 +473,12 @@ def check_form(name: str, X: Any, estimators: Iterable[Any]) -> None:
         return
     leaves = (leaf for one in estimators for leaf in leaf_steps(one, "", sparse=True, refit=True))
     if any(_threshold(leaf.estimator) > 0.0 for leaf in leaves):
-        raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {BY_SHARE}")
+        raise InvalidParameterError(f"{name}: in a ColumnTransformer of sparse rows, {DENSE_HINT}")
 
 
 def _gives_sparse(estimator: Any) -> bool:
     """Return whether an estimator may turn dense rows into sparse ones."""
-    inside = _inside(estimator, refit=True)
+    inside = _nested_estimators(estimator, refit=True)
     if inside is None:
         hashes = any(_scikit_name(kind) in HASHES for kind in type(estimator).__mro__)
         return bool(getattr(estimator, "sparse_output", hashes))
@@ -503,12 +504,12 @@ def _is_column_transformer(estimator: Any) -> bool:
     return "ColumnTransformer" in map(_scikit_name, type(estimator).__mro__)
 
 
-def _looks(part: tuple[str, Any, Any]) -> bool:
+def _chooses_by_rows(part: tuple[str, Any, Any]) -> bool:
     """Return whether a function of the rows chooses columns by more than names and types."""
     return callable(part[2]) and _scikit_name(type(part[2])) != "make_column_selector"
 
 
-def _inside(estimator: Any, *, refit: bool) -> list[tuple[str, Any]] | None:
+def _nested_estimators(estimator: Any, *, refit: bool) -> list[tuple[str, Any]] | None:
     """Return nested names and estimators, fitted ones unless a fit follows; None for a leaf."""
     if isinstance(estimator, Pipeline):
         return list(estimator.steps)
@@ -536,7 +537,7 @@ def _declared(estimator: Any) -> bool:
     kind = _scikit_name(type(estimator))
     if kind in ("OneHotEncoder", "OrdinalEncoder"):
         frequent = estimator.min_frequency is None and estimator.max_categories is None
-        return frequent and not isinstance(estimator.categories, str) and not _warns(estimator)
+        return frequent and not isinstance(estimator.categories, str) and not _may_warn(estimator)
     if kind == "SimpleImputer":
         # Columns without any value would be left out, or columns with gaps marked.
         kept = estimator.keep_empty_features is True and not estimator.add_indicator
@@ -546,7 +547,7 @@ def _declared(estimator: Any) -> bool:
     )
 
 
-def _warns(encoder: Any) -> bool:
+def _may_warn(encoder: Any) -> bool:
     """Return whether an encoder warns about undeclared categories, which names the column."""
     unknown, dropped = encoder.handle_unknown, getattr(encoder, "drop", None) is not None
     return unknown == "warn" or (dropped and unknown in ("ignore", "infrequent_if_exist"))
@@ -574,10 +575,10 @@ MARGIN = 2.0**-42
 def private_steps(estimator: Any) -> list[Step]:
     """Return the nested estimators that will spend budget, in the order of their fits."""
     leaves = leaf_steps(estimator, "")
-    return [leaf for leaf in leaves if leaf.role == "private" or _plans(leaf.estimator)]
+    return [leaf for leaf in leaves if leaf.role == "private" or _states_cost(leaf.estimator)]
 
 
-def _plans(step: Any) -> bool:
+def _states_cost(step: Any) -> bool:
     """Return whether a step states the cost of its fit; the class may be a user's own."""
     return hasattr(step, "plan") and hasattr(step, "checked")
 
@@ -605,7 +606,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
     """
     events: list[PrivacyEvent] = []
     for leaf in private_steps(estimator):
-        if not _plans(leaf.estimator):
+        if not _states_cost(leaf.estimator):
             raise InvalidTypeError(
                 f"estimator: got {type(leaf.estimator).__name__}, expected an estimator of this "
                 "library that fits once, or a DeclaredTrainer"
@@ -614,7 +615,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
         own = facts if step.adjacency == "replace_one" else replace(facts, n_samples=None)
         if getattr(step, "classes", None) is not None:
             own = replace(own, n_classes=step.classes.size)
-        events += map(_widened, step.plan(_owned(step, own)).events)
+        events += map(_with_less_noise, step.plan(_owner_facts(step, own)).events)
     return tuple(events)
 
 
@@ -624,7 +625,7 @@ def takes(step: Any) -> tuple[str, ...]:
     return found
 
 
-def _owned(step: Any, facts: Facts) -> Facts:
+def _owner_facts(step: Any, facts: Facts) -> Facts:
     """Return the facts about persons and weights for a step; some steps get no weights."""
     if facts.unit == "person" and "groups" not in takes(step):
         raise InvalidParameterError(
@@ -634,7 +635,7 @@ def _owned(step: Any, facts: Facts) -> Facts:
     return step.owned(facts) if hasattr(step, "owned") else facts
 
 
-def _widened(event: PrivacyEvent) -> PrivacyEvent:
+def _with_less_noise(event: PrivacyEvent) -> PrivacyEvent:
     """Return the event with slightly less noise, if rounding affects the noise."""
     less = {
         name: mul_down(getattr(event, name), 1.0 - MARGIN)

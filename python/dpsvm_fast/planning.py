@@ -337,11 +337,11 @@ class NoisePlan:
 FACTS = (
     ("epsilon of a person with N rows", "epsilon_of_person"),
     ("weights", "n_weights"),
-    ("noise of the rows of a class", "class_count_deviation"),
+    ("noise in a class count", "class_count_deviation"),
     ("share of mu^2 for the centre", "centre.mu_share"),
     ("epsilon of the centre", "centre.epsilon"),
-    ("noise of a sum over the rows", "centre.sum_deviation"),
-    ("noise of the number of rows", "centre.count_deviation"),
+    ("noise in a sum over the rows", "centre.sum_deviation"),
+    ("noise in the number of rows", "centre.count_deviation"),
     ("length of the noise in the mean", "centre.mean_length"),
     ("rows are whitened", "whitens"),
     ("rows that whitening needs", "whitening.n_rows_needed"),
@@ -354,8 +354,8 @@ FACTS = (
     ("steps", "descent.n_steps"),
     ("learning rate", "descent.learning_rate"),
     ("lambda", "descent.regularization"),
-    ("bound of a row's gradient", "descent.clip_norm"),
-    ("noise of a step", "descent.step_deviation"),
+    ("bound on a row's gradient", "descent.clip_norm"),
+    ("noise in a step", "descent.step_deviation"),
     ("lambda", "objective.regularization"),
     ("part of it for privacy", "objective.extra_regularization"),
     ("noise inside the objective", "objective.linear_deviation"),
@@ -363,8 +363,8 @@ FACTS = (
     ("C", "objective.C"),
     ("C", "output.C"),
     ("sensitivity", "output.sensitivity"),
-    ("noise of a weight", "decision.weight_deviation"),
-    ("noise of a score", "decision.score_deviation"),
+    ("noise in a weight", "decision.weight_deviation"),
+    ("noise in a score", "decision.score_deviation"),
     ("lead that survives with 95 %", "decision.lead"),
     ("largest lead that the rows allow", "decision.largest_lead"),
     ("ratio of the two", "decision.lead_ratio"),
@@ -397,7 +397,7 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
     if any(plan.decision is not None and plan.decision.is_bound for plan in plans):
         notes.append("Noise of weights and scores is at most this; usually less with more rows.")
     if any(plan.decision is not None and plan.decision.noise_dominates for plan in plans):
-        notes.append("Noise dominates where it exceeds the largest lead that so few rows allow.")
+        notes.append("Noise dominates where it exceeds the largest lead that the rows allow.")
         notes.append('Use a larger epsilon or more rows. "no" does not promise accuracy.')
     flops = max(0.0 if plan.descent is None else plan.descent.flops for plan in plans)
     if flops > MANY_FLOPS:

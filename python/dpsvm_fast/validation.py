@@ -122,7 +122,7 @@ def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> No
     if epsilon > LARGEST_EPSILON:
         message = (
             f"epsilon={epsilon:g} guarantees almost nothing: one record may make an outcome "
-            f"e^{epsilon:g} times as likely. Use at most {LARGEST_EPSILON:g}, better 1"
+            f"e^{epsilon:g} times as likely. Use at most {LARGEST_EPSILON:g}, preferably 1"
         )
         warnings.warn(message, WeakPrivacyWarning, stacklevel=stacklevel)
     if delta > LARGEST_DELTA:

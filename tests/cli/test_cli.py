@@ -53,7 +53,7 @@ class TestPlan:
     ) -> None:
         shown = planned(cli, *as_options(settings))
         statement = fitted(**settings).privacy_
-        assert fact("noise of a weight", shown) == float(f"{statement.noise.sigma:.6g}")
+        assert fact("noise in a weight", shown) == float(f"{statement.noise.sigma:.6g}")
         assert fact("C", shown) == float(f"{statement.sensitivity.C:.6g}")
         assert fact("sensitivity", shown) == float(f"{statement.sensitivity.total:.6g}")
         assert fact("weights", shown) == statement.noise.n_weights
@@ -67,10 +67,10 @@ class TestPlan:
         assert ("\nC " in shown) == ("C" in settings)
         assert fact("lambda", shown) == float(f"{inside.regularization:.6g}")
         assert fact("noise inside the objective", shown) == float(f"{inside.sigma:.6g}")
-        deviation = fact("noise of a weight", shown)
+        deviation = fact("noise in a weight", shown)
         assert deviation == pytest.approx(inside.sigma / inside.regularization, rel=0.01)
         assert "is at most this" in shown
-        score = fact("noise of a score", shown)
+        score = fact("noise in a score", shown)
         assert score == pytest.approx(deviation * inside.row_norm, rel=1e-3)
 
     def test_the_pipeline_is_what_is_planned_unless_asked_otherwise(self, cli: Cli) -> None:
@@ -87,7 +87,7 @@ class TestPlan:
     def test_weights_vary_as_much_as_planned_and_not_more(self, cli: Cli) -> None:
         """A row of zeros bends nothing but the intercepts, which are left out here."""
         arguments = ["plan", "--epsilon=1", "--delta=1e-5", "--features=2000", "--classes=3"]
-        bound = fact("noise of a weight", cli(*arguments, "--model=objective"))
+        bound = fact("noise in a weight", cli(*arguments, "--model=objective"))
         model = MECHANISMS["objective"](delta=1e-5, classes=range(3))
         weights = model.fit(np.zeros((1, 2000)), [0]).coef_
         # 6000 of them: the standard deviation is known to 0.9 %, five times that is allowed.
@@ -97,7 +97,7 @@ class TestPlan:
     def test_a_lead_has_the_stated_chance(self, cli: Cli, mechanism: str) -> None:
         shown = planned(cli, mechanism=mechanism)
         lead = fact("lead that survives with 95 %", shown)
-        score = fact("noise of a score", shown)
+        score = fact("noise in a score", shown)
         draws = np.random.default_rng(0).normal(scale=score, size=(200_000, 2))
         survived = np.mean(lead + draws[:, 0] > draws[:, 1])
         # Standard deviation of this frequency: 5e-4; a lead without the sqrt 2 gives 0.88.
@@ -106,7 +106,7 @@ class TestPlan:
     def test_the_one_score_of_two_classes_is_the_lead(self, cli: Cli) -> None:
         shown = planned(cli, "--classes=2", mechanism="objective")
         assert fact("weights", shown) == 5
-        score = fact("noise of a score", shown)
+        score = fact("noise in a score", shown)
         draws = np.random.default_rng(0).normal(scale=score, size=200_000)
         survived = np.mean(fact("lead that survives with 95 %", shown) + draws > 0.0)
         assert abs(survived - 0.95) < 3e-3
@@ -136,7 +136,7 @@ class TestPlan:
         options = ["--epsilon=1e4", "--C=0.001", f"--classes={n_classes}", "--features=2"]
         shown = planned(cli, *options, f"--samples={n_samples}", mechanism=mechanism)
         bound = fact("largest lead that the rows allow", shown)
-        noise = fact("noise of a score", shown)
+        noise = fact("noise in a score", shown)
         assert noise < 0.01 * bound
         assert lead <= bound + 10.0 * noise
         # Few rows pull as hard as they can; many are content once they have their margin.

@@ -232,13 +232,13 @@ def test_no_permission_to_write(place: Place, monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(13, "Permission denied", "/somewhere/else")
 
     monkeypatch.setattr(tempfile, "mkstemp", denied)
-    refused(place, place.fit(), "model.json: no permission", "choose another place")
+    refused(place, place.fit(), "model.json: no permission", "choose another location")
 
 
 def test_no_permission_for_a_budget(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     create = ("budget", "create", "new.budget", "--epsilon", "1", "--delta", "0")
-    refused(place, place.run(*create), "new.budget: no permission; choose another place")
+    refused(place, place.run(*create), "new.budget: no permission; choose another location")
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write")

@@ -108,7 +108,7 @@ def test_as_the_readme_says(study: Study, tmp_path: Path) -> None:
         assert_nothing_released(study, again)
         assert documented("3 of the parties: this round was already answered") in again.log
         assert (
-            documented("aborted at stage 'advertise_keys': 0 of 2 needed parties left")
+            documented("aborted at stage 'advertise_keys': 0 of 2 required parties left")
             in again.details
         )
 
@@ -144,7 +144,7 @@ def test_too_few_hospitals_left(study: Study, tmp_path: Path) -> None:
         note(run, deployment)
         assert_nothing_released(study, run)
         assert "SecureSumAborted" in run.log
-        expected = "aborted at stage 'masked_input': 1 of 2 needed parties left"
+        expected = "aborted at stage 'masked_input': 1 of 2 required parties left"
         assert documented(expected) in run.details
         assert documented("2 of the parties: no reply") in run.log
 
@@ -179,7 +179,7 @@ def test_another_specification_is_refused(study: Study, tmp_path: Path) -> None:
         assert_nothing_released(study, run)
         assert documented("2 of the parties: another specification") in run.log
         assert (
-            documented("aborted at stage 'advertise_keys': 1 of 2 needed parties left")
+            documented("aborted at stage 'advertise_keys': 1 of 2 required parties left")
             in run.details
         )
 
@@ -199,7 +199,7 @@ def test_a_hospital_that_never_connects(study: Study, tmp_path: Path) -> None:
         run = deployment.run(study.app, study.settings(wait_seconds=5.0))
         note(run, deployment)
         assert_nothing_released(study, run)
-        assert documented("aborted at stage 'waiting': 1 of 2 needed parties left") in run.details
+        assert documented("aborted at stage 'waiting': 1 of 2 required parties left") in run.details
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")

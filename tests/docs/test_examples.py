@@ -188,7 +188,7 @@ def test_federated_hospitals(capsys: pytest.CaptureFixture[str]) -> None:
     # the rows has 0.14.
     assert number(r"one record protected: (\S+)", shown) > 0.5
     assert number(r"on 16 components: (\S+)", shown) > 0.2
-    assert "26 of 27 needed parties left" in shown
+    assert "26 of 27 required parties left" in shown
 
 
 # Dask's own sockets are closed by its threads, some of them later.

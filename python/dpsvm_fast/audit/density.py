@@ -4,7 +4,7 @@ Objective perturbation releases the minimiser W of an objective with a random li
 determines :math:`B = -(\lambda W + g(W))`, g the sum of the gradients, and has the density
 :math:`\nu(B(W)) \det H(W)`, H the Hessian of the objective. The densities of both worlds are
 compared at the same W. Nodes are points b of the second world's noise: there its density is that of
-b, and the first world's density is :math:` u(B_1(W)) \det H_1(W) / \det H_2(W)` per unit of b.
+b, and the first world's density is :math:`\nu(B_1(W)) \det H_1(W) / \det H_2(W)` per unit of b.
 """
 
 from __future__ import annotations

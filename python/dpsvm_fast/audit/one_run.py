@@ -139,7 +139,7 @@ def log_p_value(n_canaries: int, n_guesses: int, right: int, epsilon: float, del
 
 
 def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alpha: float) -> float:
-    """Return a lower bound of epsilon from the definition alone.
+    """Return a lower bound on epsilon from the definition alone.
 
     Both probabilities increase with epsilon, so what refutes an epsilon refutes every smaller one.
     Each bounds P[C >= right], so their minimum does.

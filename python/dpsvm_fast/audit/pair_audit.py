@@ -404,13 +404,13 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     norm = float(getattr(estimator, "data_norm", 1.0))
     if isinstance(estimator, PipelineClassifier):
         if part == "training":
-            return _of_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
+            return _checked_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
         pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
         if estimator.classes is not None:
             first = np.sort(np.asarray(list(estimator.classes)))[0]
             sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
             pair = Pair(sets[0], sets[1], adjacency)
-        return _of_width(pair, estimator.bounds)
+        return _checked_width(pair, estimator.bounds)
     if isinstance(estimator, PrivatelyTrained):
         return _trained_pair(estimator, adjacency, norm)
     if isinstance(estimator, PrivateCenter):
@@ -425,7 +425,7 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     )
 
 
-def _of_width(pair: Pair, bounds: Any) -> Pair:
+def _checked_width(pair: Pair, bounds: Any) -> Pair:
     """Return the pair; refuse bounds for another number of features."""
     n_features = pair.first[0].shape[1]
     bounds = None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds)
@@ -899,8 +899,8 @@ def chosen_event(
     for likely, (p, q) in enumerate([(first, second), (second, first)]):
         for above in (True, False):
             shares = [_share(values, cuts, above=above, smooth=smooth) for values in (p, q)]
-            low = _cautious(shares[0], -1, size, n)
-            high = _cautious(shares[1], 1, size, n)
+            low = _pessimistic_share(shares[0], -1, size, n)
+            high = _pessimistic_share(shares[1], 1, size, n)
             scores = score(low, high)
             i = int(np.argmax(scores))
             if scores[i] > best[0]:
@@ -931,7 +931,7 @@ def _share(values: Array, cuts: Array, *, above: bool, smooth: bool) -> Array:
     return np.asarray(1.0 - below if above else below)
 
 
-def _cautious(share: Array, sign: int, pilot: int, n: int) -> Array:
+def _pessimistic_share(share: Array, sign: int, pilot: int, n: int) -> Array:
     """Return the share that a bound from ``n`` runs may reach, allowing for the pilot's error."""
     error = np.sqrt(np.maximum(share * (1.0 - share), 1.0 / pilot) * (1.0 / pilot + 5.0 / n))
     return np.clip(share + sign * (CAUTION * error + 5.0 / n), 0.0, 1.0)
@@ -1154,7 +1154,7 @@ DELTA = 1e-5
 
 @dataclass(frozen=True)
 class Row:
-    """Mechanism in the table of `dpsvm-fast audit`.
+    """Mechanism in the table of ``dpsvm-fast audit``.
 
     Parameters
     ----------

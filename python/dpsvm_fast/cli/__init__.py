@@ -1,9 +1,9 @@
-"""The command ``dpsvm-fast``: plan, train, use and check differentially private SVMs.
+"""The command ``dpsvm-fast``: plan, train, apply and verify differentially private SVMs.
 
-Exit codes: 0 done; 1 a certificate does not hold or an audit refutes a claim; 2 any other failure,
-or an undecided certificate; 3 a budget would be overspent; 4 a valid certificate that a policy
-forbids; 130 interrupted. A failure is one sentence on standard error. Needs the extra ``cli``
-(``pip install "dpsvm-fast[cli]"``).
+Exit codes: 0 success; 1 a certificate does not hold or an audit refutes a claim; 2 any other
+failure, or an undecided certificate; 3 a budget would be exceeded; 4 a valid certificate that a
+policy forbids; 130 interrupted. A failure prints one sentence on standard error. The command needs
+the extra ``cli`` (``pip install "dpsvm-fast[cli]"``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str or None, default=None
-        Arguments after the program's name; None takes those of the process.
+        Arguments after the program name; None takes those of the process.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _reported(sentence: str, code: int, *, as_json: bool) -> int:
-    """Say why nothing was done, without importing another module."""
+    """Report why nothing was done, without importing another module."""
     if as_json:
         import json
 

@@ -1,7 +1,7 @@
-"""The commands, in the order of use, and their common entry.
+"""The commands in order of use, and their common entry point.
 
-A module is imported when a command of it is called or asked about: a new command is a
-`click.Command` called ``<name>_command`` in ``<name>.py``, and a line of ``COMMANDS``.
+A module is imported only when one of its commands is called or its help is shown. A new command is
+a `click.Command` named ``<name>_command``, and a line in ``COMMANDS``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import click
 
 from dpsvm_fast._core import build_info
-from dpsvm_fast.cli.screen import CommandError, Interrupted, ReaderLeft
+from dpsvm_fast.cli.screen import CommandError, Interrupted, OutputClosed
 
 PROGRAM = "dpsvm-fast"
 
@@ -60,7 +60,7 @@ HOMES = {
 
 
 class Context(click.Context):
-    """Context of a call; untyped options come from the environment and the project file."""
+    """Context of a call; options not typed come from the environment and the project file."""
 
     def __init__(self, command: click.Command, *arguments: Any, **settings: Any) -> None:
         super().__init__(command, *arguments, **settings)
@@ -80,7 +80,7 @@ def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
     ----------
     command : click.Command
     words : list of str
-        How it is called, such as ["budget", "create"].
+        Words of the command, such as ["budget", "create"].
     """
     options = {
         max(param.opts, key=len).lstrip("-"): param
@@ -109,12 +109,12 @@ def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
 
 
 def _project(words: list[str], options: Iterable[str]) -> dict[str, Any]:
-    """Values of the project file for one command.
+    """Return the values of the project file for one command.
 
     Raises
     ------
     CommandError
-        The file has a table for an unknown command or an unknown option: a typing error must not
+        The file has a table for an unknown command or an unknown option; a typing error must not
         disable a setting.
     """
     path = PROJECT if PROJECT.is_file() else OTHER_PROJECT
@@ -142,14 +142,14 @@ def _project(words: list[str], options: Iterable[str]) -> dict[str, Any]:
 
 
 class Group(click.Group):
-    """Commands; an unknown name gets a suggestion."""
+    """Group of commands that suggests a name for an unknown one."""
 
     context_class = Context
     # Words that other programs have for a command.
     also_called: ClassVar[dict[str, str]] = {"help": "--help"}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Show the help text where no command is named."""
+        """Show the help text if no command is given."""
         return super().parse_args(ctx, args if args or ctx.resilient_parsing else ["--help"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -174,7 +174,7 @@ class Group(click.Group):
 
 
 class App(Group):
-    """Commands that are imported when they are needed."""
+    """Group of commands that are imported on demand."""
 
     also_called: ClassVar[dict[str, str]] = Group.also_called | {
         "version": "--version",
@@ -186,7 +186,7 @@ class App(Group):
     }
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return names in the order of the help text."""
+        """Return the names in the order of the help text."""
         return list(NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -199,13 +199,13 @@ class App(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands part by part, without importing them."""
+        """Write the commands section by section, without importing them."""
         for part, commands in COMMANDS.items():
             with formatter.section(part):
                 formatter.write_dl(list(commands.items()), col_max=12)
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        """Read the command line; the help text is printed meanwhile."""
+        """Parse the command line; --help is printed at this point."""
         with _typed_interrupts():
             return super().make_context(*arguments, **settings)
 
@@ -217,13 +217,13 @@ class App(Group):
 
 @contextmanager
 def _typed_interrupts() -> Iterator[None]:
-    """Handle an interrupt, and a reader that left, before click ends the program."""
+    """Handle interrupts and a closed output before click ends the program."""
     try:
         yield
     except KeyboardInterrupt:
         raise Interrupted from None
     except BrokenPipeError:
-        raise ReaderLeft from None
+        raise OutputClosed from None
 
 
 @click.group(

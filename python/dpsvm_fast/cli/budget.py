@@ -1,4 +1,4 @@
-"""``dpsvm-fast budget``: files that hold a privacy budget and its spends."""
+"""``dpsvm-fast budget``: files with a privacy budget and its spends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpsvm_fast.validation import check_delta, check_epsilon
 def budget_command() -> None:
     """Create and inspect budget files.
 
-    A budget belongs to a set of rows. Name it with --budget in every fit, search and evaluation on
+    A budget belongs to a set of rows. Pass it with --budget to every fit, search and evaluation on
     these rows, also in parallel. A command that would exceed it is refused before it reads data
     (exit code 3).
     """
@@ -94,10 +94,9 @@ def create(screen: ui.Screen, file: Path, **options: Any) -> None:
 def anchor(screen: ui.Screen, file: Path, anchor: Path) -> None:
     """Also count the spends of a budget FILE in a second file, ANCHOR.
 
-    From then on, restored older copies of the budget are refused, and so are second copies on this
-    or another machine. Keep the anchor where it is not restored together with the budget: on
-    another disk, or under another owner. Nothing can be spent without it. Run the command again to
-    move to another anchor.
+    From then on, older or duplicate copies of the budget are refused, on this and other machines.
+    Keep the anchor where it is not restored together with the budget: on another disk, or under
+    another owner. Nothing can be spent without it. Run the command again to move to another anchor.
     """
     ledger = opened_budget(file, to_spend=True)
     ledger = PrivacyLedger(
@@ -123,10 +122,10 @@ def anchor(screen: ui.Screen, file: Path, anchor: Path) -> None:
 )
 @ui.pass_screen
 def show(screen: ui.Screen, file: Path, since: str | None) -> None:
-    """Show what was spent from a budget FILE and what is left.
+    """Show the spent and remaining budget of a budget FILE.
 
-    The mark that it prints is the number of spends and a digest. Keep it elsewhere: --since MARK
-    fails if the file is an older copy.
+    The printed mark is the number of spends and a digest. Keep it elsewhere: --since MARK fails if
+    the file is an older copy.
     """
     ledger = opened_budget(file, since=since)
     record = _summary(file, ledger)
@@ -164,12 +163,12 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
 
 
 def _what(spend: Any) -> str:
-    """The event of a spend in one line."""
+    """Describe the event of a spend in one line."""
     return str(spend).split("  ", 1)[1].removesuffix(spend.label).strip()
 
 
 def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
-    """All of a ledger, for ``--json``."""
+    """Return the contents of a ledger for ``--json``."""
     return {
         "file": str(file),
         "epsilon": ledger.epsilon,
@@ -202,11 +201,11 @@ def opened_budget(
     ----------
     path : Path
     kind : type, default=PrivacyLedger
-        Or a class made of it.
+        Class of the ledger, PrivacyLedger or a subclass.
     to_spend : bool, default=False
-        Whether it will be written to.
+        Whether the file will be written to.
     since : str or None
-        A mark that it has to continue.
+        Mark of earlier spends, which the ledger must contain.
 
     Raises
     ------

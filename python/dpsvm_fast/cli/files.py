@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """A file that is renamed into place once it is complete.
+    """File that is renamed into place once it is complete.
 
     Parameters
     ----------
     path : Path
         The name.
     draft : Path
-        An empty file next to it, of this process.
+        Empty file next to it, owned by this process.
     force : bool
         Whether an existing file may be replaced.
     """
@@ -42,17 +42,17 @@ class Draft:
         self.path, self.draft, self._force = path, draft, force
 
     def write(self, text: str) -> None:
-        """Write all of it, and publish."""
+        """Write the whole file, and publish it."""
         self.draft.write_text(text, encoding="utf-8")
         self.publish()
 
     def publish(self) -> None:
-        """Give the file its name; a reader sees the old file or the new one, never half.
+        """Rename the file into place; a reader never sees a partial file.
 
         Raises
         ------
         OSError
-            It cannot be done, or another program has made a file of this name meanwhile.
+            The file cannot be renamed, or another program has created a file of this name.
         """
         with open(self.draft, "rb") as written:
             os.fsync(written.fileno())
@@ -77,21 +77,21 @@ class Draft:
 def reserved(
     *paths: Path | None, force: bool, inputs: Sequence[Path | None] = ()
 ) -> Iterator[list[Draft]]:
-    """Check that files can be written, and reserve a place next to each.
+    """Check that files can be written, and reserve a draft next to each.
 
     Parameters
     ----------
     *paths : Path or None
-        None is left out.
+        Files to write; None is skipped.
     force : bool
         Whether existing files may be replaced.
     inputs : sequence of Path or None
-        Files that the command reads, which are not replaced whatever the user says.
+        Files that the command reads, which are never replaced.
 
     Raises
     ------
     CommandError, OSError
-        A file exists, is named twice, or cannot be made.
+        A file exists, is named twice, or cannot be created.
     """
     wanted = [path for path in paths if path is not None]
     if len({path.absolute() for path in wanted}) < len(wanted):
@@ -111,7 +111,7 @@ def reserved(
 
 
 def _same(path: Path, other: Path) -> bool:
-    """Whether both names refer to one existing file."""
+    """Return whether both names refer to one existing file."""
     try:
         return path.samefile(other)
     except OSError:
@@ -119,7 +119,7 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
-    """An empty file next to ``path``."""
+    """Create an empty file next to ``path``."""
     if path.is_dir():
         raise CommandError(f"{path}: is a folder; name a file in it")
     if path.exists() and not force:
@@ -138,7 +138,7 @@ def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
 
 
 def _umask() -> int:
-    """Permissions that new files of this process do not get."""
+    """Return the umask: permissions that new files of this process do not get."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
@@ -161,7 +161,7 @@ def has_matplotlib() -> bool:
 
 
 def checked_plot(option: str, path: Path | None, *, needs_matplotlib: bool = True) -> None:
-    """Refuse a figure that could not be written, before any work is done."""
+    """Refuse a figure that cannot be written, before any work is done."""
     if path is None:
         return
     if path.suffix.lower() not in PLOT_SUFFIXES:
@@ -178,7 +178,7 @@ def draw(draft: Draft, plot: Callable[[Any], Any]) -> None:
     ----------
     draft : Draft
     plot : callable
-        Receives the axes.
+        Function that draws on the given axes.
     """
     # Not through pyplot: it would look for a window.
     from matplotlib.figure import Figure
@@ -196,24 +196,23 @@ LARGEST_FILE = 1 << 25
 
 @dataclass(frozen=True)
 class Document:
-    """The statement that a file holds.
+    """Statement in a file.
 
     Parameters
     ----------
     path : Path
     certificate : str
-        JSON text; not checked yet.
+        JSON text, not checked yet.
     text : str
-        The text for ``verify``: with the model's digest if there is one.
+        Text for ``verify``, with the model's digest if there is one.
     is_model : bool
-        Whether it was part of a saved model.
+        Whether the statement was part of a saved model.
     sha256 : str
-        Digest of the file.
+        SHA-256 of the file.
     signature : str or None, default=None
-        Signature of a saved model, or of a certificate with the digest of one, as in
-        ``SavedModel``.
+        State of the signature of a model, or of a certificate bound to one, as in ``SavedModel``.
     key : bytes or None, default=None
-        That ``text`` was signed with.
+        Key with which ``text`` was signed.
     """
 
     path: Path
@@ -226,12 +225,12 @@ class Document:
 
     @property
     def record(self) -> Any:
-        """The certificate as plain values."""
+        """Certificate as plain values."""
         return json.loads(self.certificate)
 
 
 def read_document(path: Path, key: Path | None) -> Document:
-    """Read a certificate or the certificate of a saved model.
+    """Read a certificate, or the certificate of a saved model.
 
     Parameters
     ----------
@@ -287,7 +286,7 @@ def read_document(path: Path, key: Path | None) -> Document:
 
 
 def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
-    """Return a saved model without recomputing its certificate; warn of an unchecked signature.
+    """Load a model without recomputing its certificate; warn about an unchecked signature.
 
     Raises
     ------
@@ -304,7 +303,7 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
 
 
 def _not_json(error: Exception) -> str:
-    """Why a file is no JSON text, and what to do."""
+    """Return why a file is not JSON, and what to do."""
     if isinstance(error, json.JSONDecodeError) and error.doc.lstrip().startswith("{"):
         text = error.doc.rstrip()
         if not text.endswith("}") or error.pos >= len(text):

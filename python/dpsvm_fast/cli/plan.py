@@ -1,4 +1,4 @@
-"""``dpsvm-fast plan``: noise of a budget, before any data is read."""
+"""``dpsvm-fast plan``: noise of a budget, before any data are read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
     required=True,
 )
 @ui.delta_option(required=True)
-@ui.option("--schema", ui.FILE, "TOML or JSON; gives the number of features and classes.")
+@ui.option("--schema", ui.FILE, "Schema (TOML or JSON) with the numbers of features and classes.")
 @ui.option("--features", ui.Integer(1, MAX_FEATURES), "Number of features.")
 @ui.option("--classes", ui.Integer(2, MAX_CLASSES), "Number of classes.")
 @ui.option("--samples", ui.Integer(1), "Number of training rows, or of persons, if it is public.")
@@ -81,7 +81,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 @ui.option(
     "--rows-per-person",
     ui.Integer(1, MAX_ROWS),
-    "Also show epsilon of a person with N rows, if noise protects rows.",
+    "Also show the epsilon of a person with N rows, if rows are protected.",
 )
 @model_option(*PLANNED)
 @ui.option(
@@ -92,7 +92,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
     flag_value="auto",
 )
 @ui.adjacency_option(default=ui.ADJACENCIES[0])
-@ui.option("--C", "C", ui.Real(0.0), "Weight of the losses.  [default: automatic]")
+@ui.option("--C", "C", ui.Real(0.0), "Factor of the losses.  [default: automatic]")
 @ui.option(
     "--data-norm",
     ui.Real(0.0),
@@ -103,9 +103,9 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 @ui.option("--plot", ui.FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @ui.pass_screen
 def plan_command(screen: ui.Screen, **options: Any) -> None:
-    """Show the noise to expect, without data and without spending budget.
+    """Show the noise to expect, without reading data or spending budget.
 
-    Needs public numbers only. Each category of a schema is a feature.
+    Needs only public numbers. Each category of a schema is a feature.
     """
     samples, plot = options["samples"], options["plot"]
     declared, owned = _declared(options["schema"])
@@ -137,12 +137,12 @@ def plan_command(screen: ui.Screen, **options: Any) -> None:
     if samples is not None and options["delta"] * samples >= 1.0:
         ui.note(
             f"warning: --delta: {options['delta']:g} is not below 1 / {samples} rows, so "
-            "publishing a whole row would be allowed; choose far less"
+            "publishing a whole row would be allowed; choose a far smaller delta"
         )
 
 
 def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
-    """Numbers of features and classes in a schema, None where open, and whether rows have owners.
+    """Return numbers of features and classes of a schema, and whether rows have owners.
 
     Raises
     ------
@@ -161,12 +161,12 @@ def _declared(path: Path | None) -> tuple[dict[str, int | None], bool]:
 
 
 def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
-    """The given number, which must equal the declared one if there is one.
+    """Return the given number, which must equal the declared one, if any.
 
     Raises
     ------
     CommandError
-        Neither is there, or they differ.
+        Both are missing, or they differ.
     """
     given, schema = options[name], options["schema"]
     if given is None and declared is None:
@@ -195,7 +195,7 @@ def _check_settings(options: dict[str, Any]) -> None:
 
 
 def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
-    """The plan of the estimator that a fit would build from these options."""
+    """Return the plan of the estimator that a fit would build from these options."""
     from dpsvm_fast.planning import plan_noise
 
     own: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""``dpsvm-fast predict``, ``export`` and ``schema``: commands that cost no budget."""
+"""``dpsvm-fast predict``, ``export`` and ``schema``: commands that spend no budget."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ format_option = ui.option(
 person_option = ui.option(
     "--person-column",
     "person",
-    "Column of person ids: protects persons.  [default: from the schema]",
+    "Column of person ids; protects whole persons.  [default: from the schema]",
     metavar="COLUMN",
 )
 
@@ -81,9 +81,9 @@ def refuse_json(screen: ui.Screen) -> None:
 )
 @ui.pass_screen
 def predict_command(screen: ui.Screen, **options: Any) -> None:
-    """Label the rows of DATA with a saved MODEL; costs no budget.
+    """Label the rows of DATA with a saved MODEL, without spending budget.
 
-    A column of labels is ignored. Rows keep their order. DATA may be -, stdin.
+    A label column is ignored. Rows keep their order. DATA may be - for standard input.
     """
     output = options["output"]
     if output == ui.STREAM:
@@ -113,7 +113,7 @@ Append = Callable[[list[NDArray[Any]]], None]
 def _written(
     output: Path, kind: str, names: list[str], options: dict[str, Any]
 ) -> Iterator[Append]:
-    """Write columns block by block; the file takes its name once all rows are in it."""
+    """Yield a function that appends a block of columns; publish the file once it is complete."""
     if output == ui.STREAM:
         yield _csv_rows(sys.stdout, names, ",", options["digits"])
         return
@@ -129,7 +129,7 @@ def _written(
 
 
 def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> Append:
-    """Lines of text; numbers after the label have ``digits`` digits."""
+    """Return a function that appends text lines; numbers after the label have ``digits`` digits."""
     writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     writer.writerow(names)
 
@@ -143,7 +143,7 @@ def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> App
 
 @contextmanager
 def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
-    """Row groups of one block each."""
+    """Yield a function that appends a block as one row group."""
     import pyarrow
     from pyarrow import parquet
 
@@ -164,7 +164,7 @@ def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
 
 
 def _kind(output: Path) -> str:
-    """Format of the predictions."""
+    """Return the format of the predictions."""
     if output == ui.STREAM:
         return "csv"
     kind = SUFFIXES.get(output.suffix.lower())
@@ -179,21 +179,20 @@ def _kind(output: Path) -> str:
 
 
 def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Table]:
-    """Open a saved model, and DATA by its schema or the one of the options.
+    """Open a saved model, and DATA by its schema or the one in the options.
 
     With labels, persons are read too, if the schema names them.
 
     Returns
     -------
     model : estimator
-        The model for rows as they are read, without an encoder that reading replaces.
+        Model for rows as read, without a leading encoder, which reading replaces.
     table : Table
 
     Raises
     ------
     CommandError
-        The model is no classifier, there is no schema, or DATA has other columns than the model
-        knows.
+        The model is not a classifier, there is no schema, or DATA has other columns than the model.
     """
     # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
     saved = opened_model(options["model"], options["key"])
@@ -236,7 +235,7 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
 
 
 def _names(model: Any, schema: TableSchema, options: dict[str, Any]) -> list[str]:
-    """Names of the columns that are written."""
+    """Return the names of the output columns."""
     target = schema.target if isinstance(schema.target, str) else "label"
     classes = [str(label) for label in model.classes_.tolist()]
     names = [target]
@@ -269,7 +268,7 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
     ),
 )
 @saved_options
-@ui.option("-o", "--output", ui.FILE_OR_STREAM, "The graph; - for a pipe.", required=True)
+@ui.option("-o", "--output", ui.FILE_OR_STREAM, "ONNX file to write; - is stdout.", required=True)
 @ui.option("--dtype", ui.OneOf(("float64", "float32")), "Precision of scores.", default="float64")
 @ui.option(
     "--features",
@@ -278,9 +277,9 @@ def _columns(model: Any, X: Any, options: dict[str, Any]) -> list[NDArray[Any]]:
 )
 @ui.pass_screen
 def export_command(screen: ui.Screen, **options: Any) -> None:
-    """Write a saved MODEL as an ONNX graph from the columns of a table to labels and scores.
+    """Write a saved MODEL as an ONNX graph from table columns to labels and scores.
 
-    Costs no budget: the graph contains the released model and nothing else.
+    Spends no budget: the graph contains only the released model.
     """
     from sklearn.pipeline import Pipeline
 
@@ -327,7 +326,7 @@ def export_command(screen: ui.Screen, **options: Any) -> None:
 def schema_command() -> None:
     """Check a schema: the public facts about a table.
 
-    dpsvm-fast fit DATA --write-schema FILE writes one to fill in.
+    dpsvm-fast fit DATA --write-schema FILE writes a template.
     """
 
 
@@ -346,10 +345,10 @@ def schema_command() -> None:
 def schema_check(
     screen: ui.Screen, *, schema: Path, data: Path | None, rows: bool, data_format: str | None
 ) -> None:
-    """Show what a SCHEMA declares and check the columns of DATA against it.
+    """Show what a SCHEMA declares, and check the columns of DATA against it.
 
-    Errors end with exit code 2. An error of --rows is about a private row: show it only to people
-    who may see the data.
+    Errors have exit code 2. An error of --rows is about a private row: show it only to people who
+    may see the data.
     """
     if rows and data is None:
         raise ui.CommandError("--rows: needs DATA")

@@ -1,8 +1,8 @@
-"""The output of a command: text and tables for people, one JSON object for machines.
+"""Output of commands: text and tables for people, one JSON object for programs.
 
-On a terminal long lines are broken; elsewhere they are of any width, for grep and for files.
-Colours carry no information, and ``NO_COLOR`` turns them off. With ``--json`` nothing but
-the object is on standard output. Progress and notes go to standard error.
+Long lines are wrapped on a terminal only, so that grep and files see whole lines. Colours carry no
+information, and ``NO_COLOR`` disables them. With ``--json`` standard output has only the object.
+Progress and notes go to standard error.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ FILE_TROUBLE = {
     errno.ENOENT: "no such file or folder; check the path",
     errno.EISDIR: "is a folder; name a file in it",
     errno.ENOTDIR: "part of this path is a file, not a folder; check the path",
-    errno.EACCES: "no permission; choose another place or ask its owner for access",
-    errno.EPERM: "no permission; choose another place or ask its owner for access",
-    errno.EROFS: "read-only; choose another place",
+    errno.EACCES: "no permission; choose another location or ask its owner for access",
+    errno.EPERM: "no permission; choose another location or ask its owner for access",
+    errno.EROFS: "read-only; choose another location",
     errno.ENOSPC: "the disk is full; free some space and run the command again",
     errno.EEXIST: "already exists; choose another name",
     errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
@@ -71,22 +71,22 @@ class CommandError(Exception):
 
 
 class Interrupted(Exception):
-    """Ctrl-C."""
+    """The user pressed Ctrl-C."""
 
 
-class ReaderLeft(Exception):
-    """Standard output was closed by its reader."""
+class OutputClosed(Exception):
+    """The reader closed standard output."""
 
 
 def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
-    """Run a command and turn each error into one sentence.
+    """Run a command and report each error as one sentence.
 
     Parameters
     ----------
     command : callable
-        Returns the exit code; None counts as 0.
+        Function that returns the exit code; None counts as 0.
     as_json : bool
-        Also write ``{"error": ..., "exit_code": ...}`` on standard output.
+        Whether to also write ``{"error": ..., "exit_code": ...}`` on standard output.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
         try:
             code = command() or DONE
             sys.stdout.flush()
-        except (BrokenPipeError, ReaderLeft):
+        except (BrokenPipeError, OutputClosed):
             return _silenced(DONE)
         except Exception as error:
             sentence, code = judged(error)
@@ -116,12 +116,12 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
 
 
 def note(sentence: str) -> None:
-    """Write one line on standard error."""
+    """Write one line to standard error."""
     _write(sys.stderr, f"dpsvm-fast: {printable(sentence)}\n")
 
 
 def printable(text: str) -> str:
-    """Return ``text`` without control characters, so that no file controls the terminal."""
+    """Return ``text`` without control characters, so that no file can control the terminal."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
@@ -140,12 +140,12 @@ def under_its_option(
 
 
 def is_own_error(error: BaseException) -> bool:
-    """Return whether the text of an error is of this package and quotes no data."""
+    """Return whether an error's text is from this package and quotes no data."""
     return type(error).__module__ == exceptions.__name__
 
 
 def unexpected(error: BaseException) -> str:
-    """Return a sentence for an error whose text may quote the data."""
+    """Return a sentence for an error whose text may quote data."""
     if os.environ.get(TRACEBACK):
         traceback.print_tb(error.__traceback__)
     frames = traceback.extract_tb(error.__traceback__)
@@ -158,7 +158,7 @@ def unexpected(error: BaseException) -> str:
 
 
 def _tidy(sentence: str) -> str:
-    """Join to one line; keep lines after a final colon, which are to be copied."""
+    """Join to one line; keep lines after a final colon, which users copy."""
     head, _, rest = printable(sentence).partition("\n")
     if head.endswith(":") and rest:
         return f"{head}\n{rest}"
@@ -166,15 +166,15 @@ def _tidy(sentence: str) -> str:
 
 
 def _silenced(code: int) -> int:
-    """Silence a stream without a reader, which Python would report again on closing."""
+    """Silence a closed stream, which Python would report again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
 def _shown_once() -> Callable[..., None]:
-    """Return a function that shows a warning as a sentence, without its line of source.
+    """Return a function that shows a warning as one sentence, without source line.
 
-    A budget and a fit may warn of the same: each sentence is shown once.
+    A budget and a fit may give the same warning: each sentence is shown once.
     """
     shown: set[str] = set()
 
@@ -218,18 +218,18 @@ def _usage(error: click.ClickException) -> str:
     """Describe a usage error."""
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     path = ctx.command_path if ctx is not None else "dpsvm-fast"
-    return f"{_complaint(error)} (see {path} --help)"
+    return f"{_usage_sentence(error)} (see {path} --help)"
 
 
-def _complaint(error: click.ClickException) -> str:
-    """The sentence itself."""
+def _usage_sentence(error: click.ClickException) -> str:
+    """Return the sentence of a usage error."""
     if isinstance(error, click.NoSuchOption):
         name = error.option_name
         if name == "--json":
             return "--json: write it after the command"
         # The beginning of a name is meant for it before one that looks alike.
         near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
-        if error.ctx is not None and error.ctx.parent is None and not _alike(name, near):
+        if error.ctx is not None and error.ctx.parent is None and not _differs_by_typo(name, near):
             return f"{name}: no such option here; write options after the command"
         return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
@@ -242,13 +242,13 @@ def _complaint(error: click.ClickException) -> str:
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
-def _alike(name: str, near: list[str]) -> bool:
-    """Whether one of the options differs by a typing error."""
+def _differs_by_typo(name: str, near: list[str]) -> bool:
+    """Return whether an option differs by a typing error only."""
     return bool(difflib.get_close_matches(name, near, n=1, cutoff=0.8))
 
 
 def _shown_name(param: click.Parameter) -> str:
-    """An option as it is typed; an argument as the help text calls it."""
+    """Return an option as typed, or an argument as named in the help text."""
     if isinstance(param, click.Option):
         return max(param.opts, key=len)
     return param.human_readable_name
@@ -258,16 +258,16 @@ def _shown_name(param: click.Parameter) -> str:
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]
-    """Option value that a function parses; its error means "not accepted"."""
+    """Option type that a function parses; an error means "not accepted"."""
 
     accepted: str
 
     def read(self, value: Any) -> Any:
-        """Read a value; a ValueError or TypeError refuses it."""
+        """Parse a value; a ValueError or TypeError refuses it."""
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a value, or say what is accepted."""
+        """Parse a value, or raise an error that says what is accepted."""
         try:
             return self.read(value)
         except (TypeError, ValueError):
@@ -275,7 +275,7 @@ class Value(click.ParamType):  # type: ignore[type-arg]
 
 
 class Real(Value):
-    """A finite number above, or at least, ``low``.
+    """Finite number above, or at least, ``low``.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ class Real(Value):
         self.accepted = f"a number {'>=' if includes_low else '>'} {low:g}"
 
     def read(self, value: Any) -> float:
-        """Read a number."""
+        """Parse a number."""
         number = float(value)
         above = number > self.low or (self.includes_low and number == self.low)
         if not (math.isfinite(number) and above):
@@ -304,14 +304,14 @@ class Reals(Real):
     name = "numbers"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read all numbers."""
+        """Parse all numbers."""
         if isinstance(value, tuple):
             return value
         return tuple(super(Reals, self).convert(part, param, ctx) for part in str(value).split(","))
 
 
 class Integer(Value):
-    """An integer from ``low`` to ``high``, if given."""
+    """Integer from ``low`` to ``high``, if given."""
 
     name = "integer"
 
@@ -320,7 +320,7 @@ class Integer(Value):
         self.accepted = f"an integer >= {low}" + ("" if high is None else f" and <= {high}")
 
     def read(self, value: Any) -> int:
-        """Read a whole number."""
+        """Parse an integer."""
         number = int(value)
         if number not in self.range:
             raise ValueError
@@ -328,10 +328,10 @@ class Integer(Value):
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """A choice among words."""
+    """Choice among words."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the choice that a word names."""
+        """Return the choice named by a word."""
         if value in self.choices:
             return str(value)
         near = difflib.get_close_matches(str(value), self.choices, n=1)
@@ -342,12 +342,12 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
 
 
 class FileName(click.Path):
-    """A path; whether it is readable is found when it is opened.
+    """Path, which is not checked before it is opened.
 
     Parameters
     ----------
     dash : bool, default=False
-        Whether - means standard output or input.
+        Whether "-" means standard output or input.
     """
 
     def __init__(self, *, dash: bool = False) -> None:
@@ -355,7 +355,7 @@ class FileName(click.Path):
         self.name, self._dash = "file", dash
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a name."""
+        """Parse a file name."""
         if not self._dash and os.fspath(value) == "-":
             self.fail("got '-', expected the name of a file", param, ctx)
         return super().convert(value, param, ctx)
@@ -373,14 +373,14 @@ ERASE = "\r\x1b[K\x1b[?25h"
 
 
 class Progress:
-    """Progress of some work, shown only on a terminal."""
+    """Progress bar, shown only on a terminal."""
 
     def __init__(self, description: str, total: float | None, *, shown: bool) -> None:
         self._description, self._total, self._shown = description, total, shown
         self._bar: Any = None
 
     def advance_to(self, done: float, total: float | None = None) -> None:
-        """Report progress, and the total if it was not known before."""
+        """Report progress, and the total if it was unknown before."""
         whole = self._total if total is None else total
         if not self._shown or not whole:
             return
@@ -391,19 +391,19 @@ class Progress:
 
 
 class Screen:
-    """Where a command writes.
+    """Output of a command.
 
     Parameters
     ----------
     json : bool
-        Whether the caller wants one JSON object instead of text.
+        Whether to write one JSON object instead of text.
     quiet : bool, default=False
-        Whether the caller wants neither text nor progress: warnings, errors and files alone.
+        Whether to write neither text nor progress, only warnings, errors and files.
 
     Attributes
     ----------
     terminal : bool
-        Whether standard output is one.
+        Whether standard output is a terminal.
     """
 
     def __init__(self, *, json: bool, quiet: bool = False) -> None:
@@ -412,12 +412,12 @@ class Screen:
         self.terminal = sys.stdout.isatty()
 
     def say(self, text: str = "", *, style: str = "") -> None:
-        """Print text, one or several lines; not with ``--json``.
+        """Print text; not with ``--json``.
 
         Parameters
         ----------
         text : str
-            On a terminal, lines are broken anew where it is narrower than they are.
+            One or several lines, which are wrapped on a narrower terminal.
         style : {"", "bold", "bold green", "bold red", "bold yellow"}
             On a terminal only.
         """
@@ -447,9 +447,9 @@ class Screen:
         title : str or None
         columns : sequence of str
         rows : sequence of sequences
-            Cells as they are to be read.
+            Cells as text.
         left : int, default=1
-            Number of leading columns that are text; the others are numbers, on the right.
+            Number of leading text columns; the others are numbers, aligned right.
         """
         if self.silent:
             return
@@ -460,20 +460,20 @@ class Screen:
             _write(sys.stdout, f"{line}\n")
 
     def result(self, record: dict[str, Any]) -> None:
-        """Write the JSON object, with ``--json``; NaN and infinities become null."""
+        """Write the JSON object with ``--json``; NaN and infinities become null."""
         if self.json:
             _write(sys.stdout, json.dumps(_strict(record), indent=2, allow_nan=False) + "\n")
 
     @contextmanager
     def progress(self, description: str, total: float | None) -> Iterator[Progress]:
-        """Show a bar while the body runs, where standard error is a terminal.
+        """Show a progress bar while the body runs, if standard error is a terminal.
 
         Parameters
         ----------
         description : str
-            What is being done.
+            Description of the work.
         total : float or None
-            Last value passed to ``advance_to``; None if it is not known yet.
+            Last value passed to ``advance_to``; None if it is unknown yet.
 
         Yields
         ------
@@ -490,12 +490,12 @@ class Screen:
 
 
 def option(*words: Any, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command an option; its default is shown.
+    """Return a decorator that adds an option with its default shown.
 
     Parameters
     ----------
     *words : object
-        Names, then the type where it is not text, then the help.
+        Names, then the type if it is not text, then the help.
     **how
         As in ``click.option``.
     """
@@ -536,7 +536,7 @@ def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[...,
 
 
 def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a command ``--json`` and, as its first argument, the `Screen` that it writes to.
+    """Add ``--json`` to a command, and pass it a `Screen` as its first argument.
 
     An `InvalidParameterError` about an argument of the library is reported under the name of the
     command's option.
@@ -557,7 +557,7 @@ def pass_screen(function: Callable[..., int | None]) -> Callable[..., int | None
 
 @contextmanager
 def _from_standard_input(options: dict[str, Any]) -> Iterator[None]:
-    """Copy standard input to a file that only this user can read; it is removed at the end."""
+    """Copy standard input to a temporary file that only this user can read."""
     if options.get("data") != STREAM:
         yield
         return
@@ -570,19 +570,19 @@ def _from_standard_input(options: dict[str, Any]) -> Iterator[None]:
 
 
 def example(*lines: str) -> str:
-    """Epilog of a help text: command lines to start from, kept as they are."""
+    """Return the epilog of a help text: example command lines, not wrapped."""
     return "\n".join(("\b", "Example:", *(f"  {line}" for line in lines)))
 
 
 def typed(path: Path) -> str:
-    """Return a file's name quoted for a command line."""
+    """Return a file name quoted for a command line."""
     if sys.platform == "win32":
         return subprocess.list2cmdline([str(path)])
     return shlex.quote(str(path))
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write immediately, in characters that the stream can encode."""
+    """Write immediately, with characters that the stream can encode."""
     encoding = getattr(stream, "encoding", None) or "ascii"
     text = text.encode(encoding, "backslashreplace").decode(encoding)
     click.echo(text, file=stream, nl=False, color=True)
@@ -600,7 +600,7 @@ def _fitting(line: str, width: int) -> list[str]:
 
 
 def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:
-    """Rows as lines with columns below each other."""
+    """Yield rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [
@@ -611,7 +611,7 @@ def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:
 
 
 def _strict(value: Any) -> Any:
-    """``value`` without what JSON has no word for."""
+    """Return ``value`` with NaN and infinities as None."""
     if isinstance(value, dict):
         return {str(name): _strict(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -41,15 +41,16 @@ NAME, DATE = 34, 14
 def statement_command(
     screen: ui.Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
 ) -> None:
-    """Show what a saved model promises, and under which assumptions.
+    """Show the guarantee of a saved model, and its assumptions.
 
-    Recomputes the numbers first. Ends with what a person must check, and a line to sign.
+    The numbers are recomputed first. The output ends with a list of checks for a person, and a line
+    to sign.
     """
     from dpsvm_fast.persist import save_certificate
 
     with reserved(certificate, force=force, inputs=[file, key]) as drafts:
         document = read_document(file, key)
-        statement = _standing(document)
+        statement = _recomputed_statement(document)
         for draft in drafts:
             if document.is_model:
                 # With the model's digest, signed with its key.
@@ -70,19 +71,19 @@ def statement_command(
             "certificate_file": None if certificate is None else str(certificate),
         }
     )
-    tell(screen, statement)
+    print_statement(screen, statement)
     _sign_off(screen, document, checks)
     if certificate is not None:
         screen.say(f"\nCertificate: {certificate} (dpsvm-fast verify checks it)")
 
 
-def _standing(document: Document) -> Any:
-    """The statement, whose numbers follow from each other.
+def _recomputed_statement(document: Document) -> Any:
+    """Return the statement after recomputing its numbers.
 
     Raises
     ------
     CommandError
-        They do not, or they cannot be read.
+        The numbers are inconsistent, or the file cannot be read.
     """
     from dpsvm_fast.certificates import read_certificate
     from dpsvm_fast.verification import verify
@@ -108,7 +109,7 @@ def _standing(document: Document) -> Any:
     return statement
 
 
-def tell(screen: ui.Screen, statement: Any) -> None:
+def print_statement(screen: ui.Screen, statement: Any) -> None:
     """Print a statement with a coloured first line."""
     head, _, rest = str(statement).partition("\n")
     screen.say(head, style="bold green" if statement.private else "bold red")
@@ -125,28 +126,28 @@ def tell(screen: ui.Screen, statement: Any) -> None:
 
 
 def _checks(statement: Any) -> list[str]:
-    """What no program can check."""
+    """Return the checks that no program can do."""
     if not statement.private:
         return []
     delta = (
         "delta is 0: the guarantee has no exception."
         if statement.delta == 0.0
-        else f"delta is well below one over the number of people: {statement.delta:g} suits far "
+        else f"delta is well below 1 / number of people: {statement.delta:g} suits far "
         f"fewer than {1.0 / statement.delta:,.0f} of them."
     )
     return [
         f"epsilon = {statement.epsilon:g} was agreed for these data.",
         delta,
-        f"Nobody has more data in it than the unit that is protected: {statement.protected}.",
+        f"Nobody has more data than the protected unit: {statement.protected}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         'The items under "Not covered" are acceptable here.',
         "Other releases from the same data are counted: dpsvm-fast budget show FILE.",
-        "Somebody else has run dpsvm-fast verify on this file.",
+        "Someone else has run dpsvm-fast verify on this file.",
     ]
 
 
 def _sign_off(screen: ui.Screen, document: Document, checks: list[str]) -> None:
-    """Print what a person checks, and where to sign."""
+    """Print the checks for a person, and where to sign."""
     if not checks:
         screen.say("\nNothing to sign: this model is not private.", style="bold")
         return
@@ -186,9 +187,9 @@ def verify_command(
 ) -> int:
     """Recompute the epsilon and delta of a certificate or a saved model.
 
-    Needs neither data nor model; --model also checks that the certificate is about that model. Exit
-    code 0: it holds; 1: a number is wrong; 2: it cannot be checked; 4: it holds, but the policy
-    does not allow it.
+    Needs neither data nor model; --model also checks that the certificate belongs to that model.
+    Exit code 0: it holds; 1: a number is wrong; 2: it cannot be checked; 4: it holds, but the
+    policy does not allow it.
     """
     from dpsvm_fast.certificates import read_certificate
     from dpsvm_fast.persist.values import parsed
@@ -246,12 +247,12 @@ def verify_command(
 
 
 def _rules(path: Path) -> Policy:
-    """The policy of a file.
+    """Read the policy in a file.
 
     Raises
     ------
     CommandError
-        The file is not a certificate; the message says what is wrong.
+        The file is not a policy; the message says what is wrong.
     """
     from dpsvm_fast.data.schema import read_record
     from dpsvm_fast.verification import Policy
@@ -265,7 +266,7 @@ def _rules(path: Path) -> Policy:
 
 
 def _advice(record: Any, *, unread: bool) -> str:
-    """What to do about a certificate that does not hold."""
+    """Return advice about a certificate that does not hold."""
     name = record.get("format") if isinstance(record, dict) else None
     if not (isinstance(name, str) and name.startswith("dpsvm_fast.")):
         return "Not a certificate of dpsvm_fast: expected what model.privacy_.to_json() returns."

@@ -1,4 +1,4 @@
-"""``dpsvm-fast fit``, and what commands that spend budget on rows have in common."""
+"""``dpsvm-fast fit``, and shared code of commands that spend budget on rows."""
 
 from __future__ import annotations
 
@@ -64,22 +64,22 @@ def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **se
     Parameters
     ----------
     schema : TableSchema
-        With classes, and a name for every column.
+        Schema with classes, and with every column named.
     spending : Spending
     options : dict
         Options of fit or tune.
     **settings
-        More parameters of the estimator; None means its default.
+        More parameters of the estimator; None means the default.
 
     Returns
     -------
     estimator
-        It maps rows by the schema's public bounds before anything else.
+        Estimator that first maps rows by the schema's public bounds.
 
     Raises
     ------
     CommandError
-        A setting that the model does not have; two maps.
+        The model does not have a setting, or two maps are requested.
     """
     model = options["model"]
     mapping = _public_map(schema, options, model)
@@ -121,8 +121,8 @@ def _public_map(
     Raises
     ------
     CommandError
-        Two are, an order without an image, or the schema has another number of features than an
-        image has pixels.
+        Two maps are requested, an order is given without an image, or the schema's number of
+        features is not the number of pixels.
     """
     splines, image, order = (options[name] for name in ("splines", "image", "image_order"))
     if image is None and order is not None:
@@ -147,7 +147,7 @@ def _public_map(
 
 
 def trainer_of(estimator: Any) -> Any:
-    """Return the estimator that makes the release and will have the statement."""
+    """Return the estimator that makes the release and has the statement."""
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
@@ -159,13 +159,13 @@ INPUTS = ("data", "schema", "budget", "test_data")
 
 
 class MemorySize(ui.Value):
-    """Number of bytes with a unit: 512MiB, 2GB."""
+    """Memory size with a unit: 512MiB, 2GB."""
 
     name = "size"
     accepted = "a size such as 512MiB or 2GB"
 
     def read(self, value: Any) -> int:
-        """Read a number and its unit."""
+        """Parse a number and its unit."""
         if isinstance(value, int):
             return value
         found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])(IB|B)?|B)?\s*", value.upper())
@@ -176,13 +176,13 @@ class MemorySize(ui.Value):
 
 
 class Shape(ui.Value):
-    """Height, width and perhaps channels of an image: 28x28."""
+    """Height, width and optionally channels of an image: 28x28."""
 
     name = "shape"
     accepted = "HEIGHTxWIDTH such as 28x28"
 
     def read(self, value: Any) -> tuple[int, ...]:
-        """Read two or three integers."""
+        """Parse two or three integers."""
         if not re.fullmatch(r"[1-9][0-9]{0,3}(x[1-9][0-9]{0,3}){1,2}", value):
             raise ValueError
         return tuple(map(int, value.split("x")))
@@ -199,7 +199,7 @@ map_options = ui.together(
     ui.option(
         "--image",
         Shape(),
-        "Rows are images, HxW or HxWxC; train on histograms of edges.",
+        "Rows are images, HxW or HxWxC; train on histograms of edge directions.",
         metavar="HxW",
     ),
     ui.option(
@@ -215,7 +215,7 @@ table_options = ui.together(
     ui.option(
         "--schema",
         ui.FILE,
-        "TOML or JSON: public bounds or categories of columns, labels, classes.",
+        "Schema (TOML or JSON): public bounds or categories of columns, target, classes.",
     ),
     ui.option("--target", "Label column, if the schema names none.", metavar="COLUMN"),
     person_option,
@@ -223,8 +223,8 @@ table_options = ui.together(
     ui.option(
         "--max-weight",
         ui.Real(0.0),
-        "Public maximal weight: larger weights are clipped, and a row of this weight counts as "
-        "one.  [default: 1]",
+        "Public upper limit on weights: larger ones are clipped, and a row of this weight counts "
+        "as one.  [default: 1]",
         metavar="W",
     ),
     ui.option(
@@ -241,7 +241,7 @@ table_options = ui.together(
         metavar="SIZE",
     ),
     ui.option(
-        "--temp", ui.FILE, "Where to put the temporary folder.  [default: TMPDIR]", metavar="DIR"
+        "--temp", ui.FILE, "Parent of the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),
 )
 # What may be spent, and where that is written down.
@@ -260,9 +260,9 @@ budget_options = ui.together(
 )
 # Files that training writes.
 model_file_options = ui.together(
-    ui.option("-o", "--output", ui.FILE, "The model, JSON."),
+    ui.option("-o", "--output", ui.FILE, "Model file to write (JSON)."),
     ui.option("--certificate", ui.FILE, "Certificate to write, for verify."),
-    ui.option("--test-data", ui.FILE, "PUBLIC rows for an accuracy without noise."),
+    ui.option("--test-data", ui.FILE, "PUBLIC rows to test on, without noise."),
     ui.option("--force", "Replace existing files.", is_flag=True),
 )
 
@@ -293,12 +293,12 @@ USUAL_COMPRESSION = 5
 
 
 class Room:
-    """Memory left for rows.
+    """Memory available for rows.
 
     Parameters
     ----------
     max_memory : int
-        Bytes of the whole program.
+        Memory limit of the whole program in bytes.
 
     Raises
     ------
@@ -317,7 +317,7 @@ class Room:
 
     @property
     def left(self) -> int:
-        """Return the bytes that are left now."""
+        """Return the currently available bytes."""
         return self._max_memory - _resident_size() - TEMPORARIES
 
     def part(self, n_features: int) -> int:
@@ -326,7 +326,7 @@ class Room:
         return int(min(MAX_ROWS_OF_PART, max(1, fitting)))
 
     def kept_parts(self, n_bytes: int, n_parts: int) -> int:
-        """Return how many equal parts fit in memory besides the one being worked on."""
+        """Return how many equal parts fit into memory besides the current one."""
         size = -(-n_bytes // n_parts)
         return max(0, min(n_parts, self.left // size - PART_COPIES))
 
@@ -338,11 +338,11 @@ class TrainingRows:
     Parameters
     ----------
     partitions : Partitions
-        The rows in parts.
+        Rows in parts.
     folder : Path or None
-        Where they were decoded to; None where they are in memory.
+        Folder of the decoded rows; None if they are in memory.
     X : ndarray, CSR matrix or None
-        The whole; None where it has not been put together.
+        All rows; None if they are only in parts.
     y : ndarray or None
     owners : dict of ndarrays
         Persons and weights, for ``fit``.
@@ -356,7 +356,7 @@ class TrainingRows:
 
     @property
     def n_bytes(self) -> int:
-        """Estimate the bytes of the records of rows that are in the folder."""
+        """Estimated bytes of the records of rows in the folder."""
         if self.X is not None:
             return int(self.X.shape[0] * (self.X.shape[1] * NUMBER + 16))
         assert self.folder is not None
@@ -364,7 +364,7 @@ class TrainingRows:
 
 
 def _largest_size(table: Any) -> float | None:
-    """Estimate the largest size of decoded rows in bytes; None if unknown."""
+    """Estimate the largest size of the decoded rows in bytes; None if unknown."""
     n_rows = table.n_rows
     label = np.array(table.schema.classes or ()).itemsize
     if n_rows is None:
@@ -380,7 +380,7 @@ def _largest_size(table: Any) -> float | None:
 
 
 def _usual_size(table: Any) -> float:
-    """Estimate the usual size of decoded rows in bytes, for numbers of a few digits."""
+    """Estimate the typical size of the decoded rows in bytes, for numbers of a few digits."""
     if table.n_rows is not None:
         return float(table.n_rows * table.n_features * NUMBER)
     size = table.n_bytes_total * (USUAL_COMPRESSION if is_compressed(table.path) else 1)
@@ -388,7 +388,7 @@ def _usual_size(table: Any) -> float:
 
 
 def _about_folder(error: OSError, place: Path, table: Any) -> ui.CommandError:
-    """Say what to do if rows could not be decoded."""
+    """Return the error, with advice, for rows that could not be decoded."""
     free = shutil.disk_usage(place).free
     return ui.CommandError(
         f"{place}: cannot hold the decoded rows ({error.strerror or error}): about "
@@ -404,19 +404,19 @@ def _megabytes(n_bytes: float) -> str:
 
 @contextmanager
 def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
-    """Create a folder that nobody else can read; remove it at the end.
+    """Create a folder that only this user can read; remove it at the end.
 
     Raises
     ------
     CommandError
-        It cannot be made, or has clearly too little room.
+        The folder cannot be created, or the disk clearly has too little space.
     """
     place = Path(tempfile.gettempdir() if temp is None else temp)
     try:
         folder = Path(tempfile.mkdtemp(prefix="dpsvm_fast-rows-", dir=place))
     except OSError as error:
         raise ui.CommandError(
-            f"{place}: cannot make a temporary folder ({error.strerror}); name another place with "
+            f"{place}: cannot make a temporary folder ({error.strerror}); name another folder with "
             "--temp"
         ) from None
     try:
@@ -430,7 +430,7 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
 
 
 def _resident_size() -> int:
-    """Return the bytes of memory that this process holds."""
+    """Return the resident memory of this process in bytes."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         import resource
@@ -448,15 +448,15 @@ def _resident_size() -> int:
 # What a command spends: the budget file, and whether a failure came before or after the spend.
 
 
-class AskedLedger(PrivacyLedger):
-    """A ledger that knows whether this process has tried to spend."""
+class AttemptLedger(PrivacyLedger):
+    """Ledger that records whether this process has tried to spend."""
 
     asked = False
 
     def spend(
         self, event: PrivacyEvent | tuple[PrivacyEvent, ...], label: str = "", **how: Any
     ) -> None:
-        """Spend, and note that this process tried to."""
+        """Record the attempt, then spend."""
         self.asked = True
         super().spend(event, label, **how)
 
@@ -469,12 +469,12 @@ class Spending:
     options : dict
         Options of a command with ``budget_options``.
     schema : TableSchema
-        If it names persons, they are protected.
+        Schema; if it names persons, they are protected.
 
     Raises
     ------
     CommandError, InvalidParameterError
-        A number is missing or outside its range, or the file is no budget for it.
+        A number is missing or outside its range, or the file is not a suitable budget.
     """
 
     def __init__(self, options: dict[str, Any], schema: TableSchema) -> None:
@@ -494,9 +494,9 @@ class Spending:
         if path is None:
             # Asked like a file would be: it knows whether the spend has happened.
             budget = (self.epsilon, self.delta, adjacency or "add_remove")
-            self.ledger: Any = AskedLedger(*budget, unit=self.unit, strict=False)
+            self.ledger: Any = AttemptLedger(*budget, unit=self.unit, strict=False)
         else:
-            self.ledger = opened_budget(path, AskedLedger, to_spend=True)
+            self.ledger = opened_budget(path, AttemptLedger, to_spend=True)
             if periods is not None:
                 self.ledger = self.ledger.for_periods(*periods.split(","))
         self.adjacency = self.ledger.adjacency
@@ -515,15 +515,15 @@ class Spending:
         self.saved = False
 
     def check(self, estimator: Any, table: Table, *, n_classes: int, sparse: bool) -> None:
-        """Refuse a training that would exceed the budget, or does not take the table's owners.
+        """Refuse a training that would exceed the budget or does not support the table's owners.
 
         No row is read.
 
         Raises
         ------
         BudgetExceededError, CommandError, InvalidParameterError, TypeError
-            There is no budget for it, it takes no persons or weights, or a parameter is outside its
-            range.
+            The budget is too small, persons or weights are not supported, or a parameter is outside
+            its range.
         """
         trainer = trainer_of(estimator)
         taken, owners = takes(trainer.checked()), table.schema.owners
@@ -540,7 +540,7 @@ class Spending:
 
     @property
     def spent(self) -> bool:
-        """Return whether this process has charged the ledger."""
+        """Whether this process has charged the ledger."""
         if not self.ledger.asked:
             return False
         own = os.getpid()
@@ -548,7 +548,7 @@ class Spending:
 
     @contextmanager
     def explain_failures(self) -> Iterator[None]:
-        """Make every failure inside say whether the budget is spent."""
+        """Make every failure in the body say whether the budget is spent."""
         try:
             with _terminated_like_interrupted():
                 yield
@@ -567,12 +567,12 @@ class Spending:
 
     @contextmanager
     def hide_other_messages(self) -> Iterator[None]:
-        """Hide messages of other packages while private rows are in memory: they may quote a cell.
+        """Hide messages of other packages, which may quote cells, while rows are in memory.
 
         Raises
         ------
         CommandError
-            Replaces an error of another package, or an unexpected one.
+            It replaces an error of another package, or an unexpected one.
         """
         try:
             yield
@@ -588,7 +588,7 @@ class Spending:
         raise ui.CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
     def spent_clause(self) -> str:
-        """Return the end of a sentence: whether the budget is spent."""
+        """Return a clause that says whether the budget is spent."""
         if not self.spent:
             return "nothing was spent"
         amount = f"epsilon = {self.epsilon:g}, delta = {self.delta:g}"
@@ -597,7 +597,7 @@ class Spending:
         return f"the budget{where} is spent ({amount}){end}"
 
     def report(self, screen: ui.Screen) -> dict[str, Any] | None:
-        """Report what is left in the budget file, and return it for ``--json``."""
+        """Report the remaining budget of the file, and return it for ``--json``."""
         if self.path is None:
             return None
         (epsilon, delta), left = (self.ledger.epsilon, self.ledger.delta), self.ledger.remaining()
@@ -606,7 +606,7 @@ class Spending:
         return {"file": str(self.path), **facts}
 
     def _refusal(self, error: BudgetExceededError) -> str:
-        """Say what is left, and what to do."""
+        """Return the error that says what is left, and what to do."""
         ledger = self.ledger
         left = _rounded_down(ledger.remaining(), least=1e-3 * ledger.epsilon)
         if self.path is None:
@@ -625,7 +625,7 @@ class Spending:
 
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
-    """Treat SIGTERM and SIGHUP as KeyboardInterrupt, so that no private rows stay on the disk."""
+    """Treat SIGTERM and SIGHUP as KeyboardInterrupt, so that no private rows stay on disk."""
     names = ("SIGTERM", "SIGHUP")
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -642,7 +642,7 @@ def _terminated_like_interrupted() -> Iterator[None]:
 
 
 def _rounded_down(value: float, least: float) -> float:
-    """Round down to three digits, to be typed; 0 if it is too small to use."""
+    """Round down to three digits for typing; 0 if too small to use."""
     if value < least:
         return 0.0
     digits = 2 - math.floor(math.log10(value))
@@ -654,7 +654,7 @@ def _rounded_down(value: float, least: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A training command before it reads a row.
+    """Training command before it reads a row.
 
     Parameters
     ----------
@@ -665,9 +665,9 @@ class Task:
     drafts : list of Draft
         Drafts of the model and, if requested, its certificate.
     table : Table
-        The private rows.
+        Table of private rows.
     tested : Table or None
-        Public rows on which the model is tried.
+        Table of public test rows.
     room : Room
     """
 
@@ -681,7 +681,7 @@ class Task:
 
     @contextmanager
     def rows(self, copies: int) -> Iterator[TrainingRows]:
-        """Read and check all rows; a temporary folder is removed whatever happens.
+        """Read and check all rows; a temporary folder is always removed.
 
         Parameters
         ----------
@@ -691,7 +691,7 @@ class Task:
         Raises
         ------
         TableError, CommandError, OSError
-            A row is not what the schema says, or cannot be read. Nothing was spent.
+            A row violates the schema or cannot be read. Nothing was spent.
         """
         table, size = self.table, _largest_size(self.table)
         step = self.room.part(table.n_features)
@@ -723,12 +723,12 @@ class Task:
                 yield TrainingRows(parts, folder, found.pop("X"), found.pop("y"), found)
 
     def whole(self, rows: TrainingRows, copies: int, advice: str) -> tuple[Any, Any]:
-        """Return all rows and labels: in memory, mapped, or joined from parts.
+        """Return all rows and labels: in memory, memory-mapped, or joined from parts.
 
         Raises
         ------
         CommandError
-            So many copies of them do not fit into the memory; ``advice`` says what else there is.
+            That many copies do not fit into memory; ``advice`` names an alternative.
         """
         if rows.folder is not None and rows.n_bytes * copies > self.room.left:
             raise ui.CommandError(
@@ -746,8 +746,8 @@ class Task:
         Raises
         ------
         CommandError
-            A file could not be written; the text says where the model is, because its budget is
-            spent. Or a public row is not what the schema says.
+            A file could not be written; the message says where the model is, because its budget is
+            spent. Or a public row violates the schema.
         """
         draft, *others = self.drafts
         try:
@@ -829,13 +829,13 @@ class Task:
 
 
 def _reason(error: OSError) -> str:
-    """Say why a file cannot be written."""
+    """Return why a file cannot be written."""
     return error.strerror or str(error)
 
 
 @contextmanager
 def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
-    """Prepare a training command; its failures say what was spent.
+    """Prepare a training command whose failures say what was spent.
 
     Raises
     ------
@@ -906,7 +906,7 @@ ROOM_FOR_FEATURES = 1024 * MIB
 
 
 def growth_of(estimator: Any, n_features: int) -> int:
-    """Return the memory of mapped rows relative to that of the rows, at least 1."""
+    """Return the memory of mapped rows relative to raw rows, at least 1."""
     first = estimator.steps[0][1] if isinstance(estimator, Pipeline) else None
     if isinstance(first, PublicImageFeatures):
         names = first.fit(np.zeros((1, n_features))).get_feature_names_out()
@@ -926,12 +926,12 @@ def copies_of(estimator: Any, n_features: int) -> int:
 
 
 def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
-    """Fit an estimator on checked rows; its ledger is charged here.
+    """Fit an estimator on checked rows, which charges its ledger.
 
     Raises
     ------
     CommandError
-        The rows do not fit into the memory that this training needs. Nothing was spent.
+        The rows do not fit into memory for this training. Nothing was spent.
     """
     n_features, trainer = rows.partitions.n_features, trainer_of(estimator)
     if not partitioned.sums_suffice(trainer):
@@ -977,9 +977,7 @@ EXAMPLE = ui.example(
 
 @click.command("fit", epilog=EXAMPLE)
 @table_options
-@ui.option(
-    "--write-schema", ui.FILE, "Write a schema to fill in, from column names only, and stop."
-)
+@ui.option("--write-schema", ui.FILE, "Write a schema template from the column names, and stop.")
 @budget_options
 @ui.option(
     "--model",
@@ -1021,7 +1019,7 @@ def fit_command(screen: ui.Screen, **options: Any) -> None:
 
 
 def _class_weight(schema: TableSchema, text: str | None) -> Any:
-    """Parse weights by label.
+    """Parse class weights.
 
     Raises
     ------
@@ -1044,7 +1042,7 @@ def _class_weight(schema: TableSchema, text: str | None) -> Any:
 
 
 def _write_schema(screen: ui.Screen, options: dict[str, Any]) -> None:
-    """Write a template of a schema; reads the header of the file alone."""
+    """Write a schema template; only the header of the file is read."""
     data, path = options["data"], options["write_schema"]
     roles = {role: options[role] for role in ("target", "person")}
     text = TableSchema.template(data, format=options["data_format"], **roles)

@@ -20,7 +20,7 @@ from dpsvm_fast._core import build_info
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
 from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
-from dpsvm_fast.cli.statement import tell
+from dpsvm_fast.cli.statement import print_statement
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.validation import check_n_threads, check_random_state
 
@@ -57,17 +57,17 @@ PIXELS = (0.0, 16.0)
 @click.command("demo", epilog=ui.example("dpsvm-fast demo --certificate certificate.json"))
 @model_option(*TITLES)
 @ui.option(
-    "--output", ui.FILE, f"The plot ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png")
+    "--output", ui.FILE, f"Plot file ({', '.join(PLOT_SUFFIXES)}).", default=Path("dpsvm_demo.png")
 )
 @ui.option("--certificate", ui.FILE, "Write the certificate of one model.")
-@ui.option("--repeats", ui.Integer(1), "Models for each epsilon.", default=10)
+@ui.option("--repeats", ui.Integer(1), "Number of models per epsilon.", default=10)
 @ui.option("--seed", int, "Seed of the noise: NOT PRIVATE.")
 @ui.option("--no-plot", "Draw nothing.", is_flag=True)
 @ui.pass_screen
 def demo_command(screen: ui.Screen, **options: Any) -> None:
-    """Train on real digits at five values of epsilon, and once without privacy.
+    """Train on real digits at five values of epsilon, and without privacy.
 
-    Prints accuracies and one privacy statement, and draws a plot.
+    Prints accuracies and a privacy statement, and draws a plot.
     """
     from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
 
@@ -104,7 +104,7 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         screen.say(
             f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
         )
-        tell(screen, statement)
+        print_statement(screen, statement)
         display = PrivacyUtilityDisplay(
             epsilons=EPSILONS,
             scores=scores,
@@ -143,13 +143,13 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
 
 
 def _digit_model(name: str, seed: int | None) -> Any:
-    """The estimator to be shown."""
+    """Return the estimator to show."""
     bounds = {"bounds": PIXELS} if name == LINEAR else {}
     return estimator_class(name)(delta=DELTA, classes=range(10), random_state=seed, **bounds)
 
 
 def _digits(*, mapped: bool) -> tuple[Rows, Rows]:
-    """Training and test rows: raw ones, or of norm 1 by maps that know the range of a pixel."""
+    """Return training and test rows, raw or scaled to norm 1 by the public pixel range."""
     # Slow to import, and no help text needs them.
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -164,7 +164,7 @@ def _digits(*, mapped: bool) -> tuple[Rows, Rows]:
 
 
 def _ceiling() -> float:
-    """Test accuracy of the same kind of classifier without privacy."""
+    """Return the test accuracy of the same kind of classifier without privacy."""
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.svm import LinearSVC
 
@@ -178,17 +178,17 @@ def _ceiling() -> float:
 
 
 def _error(row: NDArray[np.float64]) -> float:
-    """Standard error of the mean; NaN of one run."""
+    """Return the standard error of the mean; NaN for one run."""
     return float(row.std(ddof=1)) / math.sqrt(row.size) if row.size > 1 else math.nan
 
 
 def _mean(row: NDArray[np.float64]) -> str:
-    """Mean of several runs with its standard error."""
+    """Return the mean of several runs with its standard error, as text."""
     return f"{row.mean():.3f}" + (f" +- {_error(row):.3f}" if row.size > 1 else "")
 
 
 def _bar(accuracy: float) -> str:
-    """A bar of text."""
+    """Return a bar of text."""
     return "#" * round(accuracy * BAR_WIDTH)
 
 
@@ -216,12 +216,12 @@ SEED = 0
     show_default=False,
 )
 @ui.option("--epsilon", ui.Real(0.0), "Budget.", default=1.0)
-@ui.option("--delta", ui.Real(0.0), "Delta, above 0 here.", default=1e-6)
+@ui.option("--delta", ui.Real(0.0), "Delta, above 0.", default=1e-6)
 @ui.option("--repeats", ui.Integer(1), "Runs of each.", default=5)
 @threads_option
 @ui.pass_screen
 def bench_command(screen: ui.Screen, **options: Any) -> None:
-    """Time private training on this machine against scikit-learn's models without privacy.
+    """Time private training against scikit-learn's models without privacy, on this machine.
 
     The rows are synthetic. Fits alternate between estimators; the table shows medians.
     """
@@ -301,14 +301,14 @@ def blobs(samples: int, features: int, classes: int) -> tuple[Rows, Rows]:
 def _private(
     name: str, n_threads: int, budget: dict[str, float], sizes: dict[str, int]
 ) -> Callable[[], Any]:
-    """What makes an estimator of this library."""
+    """Return a function that builds an estimator of this library."""
     bounds = {"bounds": (-1.0, 1.0)} if name in (LINEAR, KERNEL) else {}
     how = {"classes": range(sizes["classes"]), "n_threads": n_threads} | bounds | budget
     return partial(estimator_class(name), **how)
 
 
 def _timed(model: Any, train: Rows, test: Rows, n_threads: int) -> tuple[float, float, float]:
-    """Seconds of a fit and of predictions, and the accuracy."""
+    """Return the seconds of a fit and of predictions, and the accuracy."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(n_threads), warnings.catch_warnings():
@@ -322,7 +322,7 @@ def _timed(model: Any, train: Rows, test: Rows, n_threads: int) -> tuple[float, 
 
 
 def _ms(seconds: float) -> str:
-    """Milliseconds, three digits."""
+    """Return milliseconds with three digits."""
     return f"{1e3 * seconds:.3g}" if seconds < 0.9995 else f"{1e3 * seconds:,.0f}"
 
 
@@ -337,7 +337,7 @@ Found = tuple[str, "AuditReport"]
 
 
 @click.command("audit", epilog=ui.example("dpsvm-fast audit --mechanism output --seconds 2"))
-@ui.option("--seconds", ui.Real(0.0), "Time for each audit.", default=10.0)
+@ui.option("--seconds", ui.Real(0.0), "Time per audit.", default=10.0)
 @ui.option("--trials", ui.Integer(1), "Counted runs for each data set, instead of --seconds.")
 @ui.option(
     "--epsilon",
@@ -351,9 +351,9 @@ Found = tuple[str, "AuditReport"]
 @threads_option
 @ui.pass_screen
 def audit_command(screen: ui.Screen, **options: Any) -> int:
-    """Try to refute what every mechanism claims.
+    """Try to refute the claim of every mechanism.
 
-    Runs each mechanism on neighbouring data sets and certifies a lower bound of epsilon. A bound
+    Runs each mechanism on neighbouring data sets and certifies a lower bound on epsilon. A bound
     above the claim refutes it: exit code 1.
     """
     from dpsvm_fast.audit.pair_audit import audited, selected
@@ -385,7 +385,7 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
 
 
 def _shown(screen: ui.Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
-    """Pass reports on, and show a line of each."""
+    """Yield the reports, printing one line for each."""
     screen.say(LINE.format(*COLUMNS), style="bold")
     with screen.progress("auditing", n_audits) as bar:
         for number, (name, report) in enumerate(reports, start=1):

@@ -1,4 +1,4 @@
-"""``dpsvm-fast tune`` and ``evaluate``: choose parameters, and measure models, on private rows."""
+"""``dpsvm-fast tune`` and ``evaluate``: choose parameters and measure models on private rows."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ TUNE_EXAMPLE = ui.example(
     multiple=True,
     metavar="NAME=A,B,...",
 )
-@ui.option("--strategy", ui.OneOf(STRATEGIES), "Search by parts or by runs.", default="partition")
-@ui.option("--selection", ui.OneOf(CHOICES), "Draw of the winner.", default="permute_and_flip")
+@ui.option("--strategy", ui.OneOf(STRATEGIES), "Strategy of the search.", default="partition")
+@ui.option("--selection", ui.OneOf(CHOICES), "Choice of the winner.", default="permute_and_flip")
 @ui.option("--stopping", ui.OneOf(STOPPING_LAWS), "Law of the number of runs.", default="geometric")
 @ui.option(
     "--refit-fraction",
@@ -69,10 +69,10 @@ TUNE_EXAMPLE = ui.example(
 @model_file_options
 @ui.pass_screen
 def tune_command(screen: ui.Screen, **options: Any) -> None:
-    """Choose parameters by a private search on DATA and train the winner.
+    """Choose parameters by a private search on DATA, and train the winner.
 
-    --epsilon and --delta cover all candidates, the choice and the saved model together. The rows
-    must fit into --max-memory.
+    --epsilon and --delta cover all candidates, the choice and the saved model. The rows must fit
+    into --max-memory.
     """
     with training(screen, options) as task:
         spending, table = task.spending, task.table
@@ -98,7 +98,7 @@ def tune_command(screen: ui.Screen, **options: Any) -> None:
 
 
 def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
-    """Parse the values of each parameter, under the estimator's names.
+    """Parse the values of each parameter, under the estimator's parameter names.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
 
 
 def _unknown(name: str, model: str, known: Sequence[str]) -> str:
-    """Suggest names in place of an unknown one."""
+    """Return the error for an unknown name, with suggestions."""
     # Capitals make a difference: C, c.
     alike = {one.lower(): one for one in known}
     near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
@@ -188,9 +188,9 @@ def _value(word: str) -> Any:
 @ui.option("--certificate", ui.FILE, "Write the certificate.")
 @ui.pass_screen
 def evaluate_command(screen: ui.Screen, **options: Any) -> None:
-    """Measure a saved MODEL on the private rows of DATA, with noise; costs --epsilon.
+    """Measure a saved MODEL on the private rows of DATA, with noise; spends --epsilon.
 
-    Every number has a confidence interval for noise and sampling. The budget is charged for the
+    Every metric has a confidence interval for noise and sampling. The budget is charged for the
     rows of DATA, again if MODEL was trained on them. If the schema names persons, whole persons are
     protected and each counts once.
     """
@@ -228,6 +228,6 @@ def evaluate_command(screen: ui.Screen, **options: Any) -> None:
 
 
 def _label(model: Any, text: str | None) -> Any:
-    """Return the class with this text; the text itself if there is none."""
+    """Return the class with this text, or the text if there is none."""
     labels = getattr(model, "classes_", np.empty(0)).tolist()
     return next((label for label in labels if str(label) == text), text)

@@ -1,7 +1,7 @@
 """Data: tables in files, their schemas, and rows larger than memory.
 
-:class:`Partitions` says where rows are that do not fit; :func:`fit` trains an estimator on them,
-here or on a Dask cluster, and releases what ``estimator.fit`` on all rows would release.
+:class:`Partitions` describes rows that do not fit into memory; :func:`fit` trains an estimator on
+them, in this process or on a Dask cluster, and releases what ``estimator.fit`` on all rows would.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [*_HOMES, "ClusterError", "PartitionError", "SchemaError", "TableError
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use."""
+    """Import a public name on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

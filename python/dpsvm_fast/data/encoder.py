@@ -1,4 +1,4 @@
-"""Encoding of frames and dicts of arrays as rows of features, by a schema."""
+"""Encoding of data frames and dicts of arrays as rows of features, by a schema."""
 
 from __future__ import annotations
 
@@ -26,37 +26,37 @@ NO_LIMIT = 2**62
 
 @dataclass(eq=False, repr=False)
 class SchemaEncoder(PublicTransformer):
-    """Encode a table by its schema. Learns nothing from the rows and costs no budget.
+    """Encode a table by its schema; learns nothing from the rows and costs no budget.
 
-    Numbers are kept, categories become indicators or places on a scale, truth values 1 and 0, dates
-    the days since the first declared one, texts hashed words. Declared values replace missing ones.
-    `open_table` and the command line use the same encoding.
+    Numbers are kept, categories become indicators or positions on a scale, booleans 1 and 0, dates
+    the days since the first declared date, and texts hashed words. Declared values replace missing
+    ones. `open_table` and the command line use the same encoding.
 
     Parameters
     ----------
     schema : TableSchema or mapping
-        Public facts about the columns, or the plain values of its file.
+        Public facts about the columns, as a schema or as plain values of its file.
 
     Attributes
     ----------
     bounds : tuple of two ndarrays of shape (n_columns_out,)
-        Lowest and highest value of each feature, for ``bounds=`` of the estimator that follows.
+        Lowest and highest value of each feature, for ``bounds=`` of the following estimator.
     schema_ : TableSchema
-        The schema with every column named.
+        Schema with every column named.
     n_features_in_ : int
-        Number of columns that are read.
+        Number of columns read.
     feature_names_in_ : ndarray of shape (n_columns,)
-        Their names, in the order of the features.
+        Names of the columns, in the order of the features.
 
     Notes
     -----
-    Guarantees: each row is encoded by itself with public facts, so this step costs no privacy and
-    ``total_privacy`` counts it as free. An error names a column, never a cell or a row. Whether
-    there is an error depends on the data and is not covered by (epsilon, delta). Proof:
+    Guarantees: each row is encoded independently by public facts, so this step costs no privacy and
+    ``total_privacy`` counts it as free. An error names a column, never a cell or a row. Whether an
+    error occurs depends on the data and is not covered by (epsilon, delta). Proof:
     docs/proofs/private_scaling.md, section "Pipelines".
 
-    Columns are found by name, in any order. Target, person and weight of the schema may be present
-    and are skipped. Rows are dense, in single precision.
+    Columns are found by name, in any order. The schema's target, person and weight columns may be
+    present and are skipped. Rows are dense, in single precision.
 
     Examples
     --------
@@ -74,7 +74,7 @@ class SchemaEncoder(PublicTransformer):
     schema_: TableSchema = field(init=False)
 
     def fit(self, X: Any, y: Any = None) -> SchemaEncoder:
-        """Check that the columns fit the schema; read no cell.
+        """Check that the columns fit the schema; no cell is read.
 
         Parameters
         ----------
@@ -90,7 +90,7 @@ class SchemaEncoder(PublicTransformer):
         Raises
         ------
         SchemaError, TableError
-            The schema is wrong, or a column is missing or not described.
+            The schema is wrong, or a column is missing or undeclared.
         TypeError
             X is not a table.
         """
@@ -99,7 +99,7 @@ class SchemaEncoder(PublicTransformer):
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Encode rows; works without ``fit`` if the schema names all columns.
+        """Encode rows; ``fit`` is not required if the schema names all columns.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class SchemaEncoder(PublicTransformer):
         Raises
         ------
         SchemaError, TableError
-            A column is missing or not described, or a cell violates the schema.
+            A column is missing or undeclared, or a cell violates the schema.
         TypeError
             X is not a table.
         """
@@ -135,7 +135,7 @@ class SchemaEncoder(PublicTransformer):
         return known_schema(self).bounds
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Return the names of the features: ``column``, ``column=category``, ``column[place]``.
+        """Return the feature names: ``column``, ``column=category``, ``column[place]``.
 
         Parameters
         ----------
@@ -153,11 +153,11 @@ class SchemaEncoder(PublicTransformer):
         return known_schema(self).n_features
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether the columns are known."""
+        """Return whether the columns are known."""
         return "schema_" in vars(self) or not self.__sklearn_tags__().requires_fit
 
     def __sklearn_tags__(self) -> Any:
-        """Tables with any cells; a fit is needed unless the schema names all columns."""
+        """Declare that any cells are accepted, and whether a fit is needed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse, tags.input_tags.two_d_array = False, False
         tags.transformer_tags.preserves_dtype = []
@@ -175,7 +175,7 @@ def read_columns(schema: TableSchema) -> dict[str, Any]:
 
 
 def known_schema(encoder: SchemaEncoder) -> TableSchema:
-    """Return the schema of the fit, or the one that was given where it names all columns."""
+    """Return the schema of the fit, or the given one if it names all columns."""
     fitted: TableSchema | None = vars(encoder).get("schema_")
     if fitted is not None:
         return fitted
@@ -186,7 +186,7 @@ def known_schema(encoder: SchemaEncoder) -> TableSchema:
 
 
 def leading_encoder(model: Any) -> SchemaEncoder | None:
-    """Return the encoder that a model begins with; None where its rows are numbers."""
+    """Return the encoder at the start of a model; None if its rows are numbers."""
     model = getattr(model, "best_estimator_", model)
     steps = getattr(model, "steps", None)
     if steps:
@@ -195,7 +195,7 @@ def leading_encoder(model: Any) -> SchemaEncoder | None:
 
 
 def checked_schema(value: Any) -> TableSchema:
-    """Return the schema, built from plain values if those were given."""
+    """Return the schema, built from plain values if these are given."""
     if isinstance(value, TableSchema):
         return value
     if not isinstance(value, Mapping):
@@ -226,7 +226,7 @@ def frame_template(
 
 
 def _facts(column: Any, *, known: bool) -> str:
-    """Schema entry of a column, with the values that occur if they are public."""
+    """Return the schema entry of a column, with its values if they are public."""
     kind = _kind(column)
     if kind == "boolean":
         return "boolean = true"
@@ -246,7 +246,7 @@ def _facts(column: Any, *, known: bool) -> str:
 
 
 def _named(schema: TableSchema, names: list[str]) -> TableSchema:
-    """The schema of a table with these columns, without labels."""
+    """Return the schema of a table with these columns, without labels."""
     if isinstance(schema.target, int):
         # A place in a file.
         schema = replace(schema, target=None)
@@ -270,7 +270,7 @@ def _columns(X: Any) -> dict[str, Any]:
 
 
 def _kind(column: Any) -> str:
-    """Schema entry that suits a column of this type, from the type only."""
+    """Return the kind of schema entry for a column, from its type only."""
     dtype = getattr(column, "type", None) or getattr(column, "dtype", None)
     if dtype is None:
         dtype = np.asarray(column).dtype
@@ -281,7 +281,7 @@ def _kind(column: Any) -> str:
 
 
 def _values(column: Any) -> list[Any]:
-    """Cells as objects of Python."""
+    """Return cells as Python objects."""
     for method in ("to_pylist", "to_list", "tolist"):
         if hasattr(column, method):
             return list(getattr(column, method)())
@@ -289,12 +289,12 @@ def _values(column: Any) -> list[Any]:
 
 
 def _cells(values: Any, column: Column) -> Any:
-    """Cells of a column of any library, in the form that ``RowDecoder`` takes.
+    """Return cells of a column of any library, in the form for ``RowDecoder``.
 
     Raises
     ------
     TableError
-        The cells have a type that does not fit the schema.
+        The type of the cells does not fit the schema.
     """
     if hasattr(values, "combine_chunks"):
         # An array of pyarrow, whose types are known: one chunk, or several combined.
@@ -323,7 +323,7 @@ def _cells(values: Any, column: Column) -> Any:
 
 
 def _of_objects(cells: list[Any], column: Column) -> Any:
-    """Cells that are objects of Python; of a column of numbers an array of them."""
+    """Return cells that are Python objects; for a numeric column as an array of numbers."""
     if column.bounds is None:
         try:
             hash(tuple(cells))
@@ -343,5 +343,5 @@ def _of_objects(cells: list[Any], column: Column) -> Any:
 
 
 def _not_of(column: Column, got: str) -> TableError:
-    """An error for a column of another type than declared."""
+    """Return the error for a column of another type than declared."""
     return cell_error("X", None, column.name, f"got {got}; convert it, or correct the schema")

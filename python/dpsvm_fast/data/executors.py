@@ -1,4 +1,4 @@
-"""Sums over partitions, and their executors: this process or a Dask cluster."""
+"""Sums over partitions, and executors for them: this process or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -56,31 +56,31 @@ class Loaded(NamedTuple):
 
     @property
     def counts(self) -> tuple[float, int]:
-        """Number of rows or of their weights, and number of persons."""
+        """Return the number of rows (or sum of their weights), and the number of persons."""
         if self.owners is None:
             return self.X.shape[0], self.X.shape[0]
         return self.owners.total, self.owners.n_persons
 
 
 class Operation(ABC):
-    """A sum over the records of a partition."""
+    """Sum over the records of a partition."""
 
     # Whether it needs rows as they are loaded instead of records.
     raw: ClassVar[bool] = False
 
     @abstractmethod
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Return arrays that are added up over partitions, exactly, in any order."""
+        """Return arrays that add up over partitions, exactly and in any order."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sums(Operation):
-    """Results of methods of the records; without methods, the number of rows only.
+    """Results of methods of the records; without methods, only the number of rows.
 
     Parameters
     ----------
     methods : tuple of str
-        "sums", of multiples of 2**-20, and "gram_parts", of integers in two halves.
+        "sums" gives multiples of 2**-20, "gram_parts" integers in two halves.
     """
 
     methods: tuple[str, ...] = ()
@@ -100,34 +100,34 @@ class Moments(Operation):
     scale: Array
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Integers, and a multiple of 2**-13."""
+        """Return integers, and a multiple of 2**-13."""
         return column_moments(rows.X, rows.owners, self.offset, self.scale, n_threads)
 
 
 @dataclass(frozen=True, eq=False)
 class ClassCounts(Operation):
-    """Number of persons in each class, where a person counts by shares."""
+    """Class counts, where a person counts by shares."""
 
     raw = True
 
     n_classes: int
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """Integers."""
+        """Return integers."""
         owners = rows.owners or Owners(None, np.empty(0, np.int64), np.empty(0), 0, 0.0)
         return (owners.class_counts(rows.codes, self.n_classes),)
 
 
 @dataclass(frozen=True, eq=False)
 class Persons(Operation):
-    """Persons with rows in a partition, to compare partitions.
+    """Digests of the persons with rows in a partition, to compare partitions.
 
     Parameters
     ----------
     key : bytes
-        Ids leave a partition as digests under this key, which is secret and used once.
+        Secret key, used once: ids leave a partition only as digests under it.
     part, n_parts : int
-        Digests are compared in this many parts, to bound memory; with 0, rows are only counted.
+        Digests are compared in ``n_parts`` parts, to bound memory; with 0, rows are only counted.
     """
 
     raw = True
@@ -137,11 +137,11 @@ class Persons(Operation):
     n_parts: int
 
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
-        """None: digests are not a sum."""
+        """Return nothing: digests are not a sum."""
         return ()
 
     def digests(self, ids: NDArray[Any] | None) -> NDArray[Any]:
-        """Return the digests of the distinct ids that belong to the part."""
+        """Return the digests of the distinct ids in the part."""
         if ids is None or self.n_parts == 0:
             return np.empty(0, dtype=DIGEST)
         found = [self._digest(one) for one in np.unique(ids).tolist()]
@@ -149,7 +149,7 @@ class Persons(Operation):
         return np.frombuffer(b"".join(own), dtype=DIGEST)
 
     def _digest(self, one: Any) -> bytes:
-        """Equal for equal ids, whatever their type."""
+        """Return a digest that is equal for equal ids, whatever their type."""
         text = one if isinstance(one, (str, bytes)) else str(int(one))
         text = text.encode() if isinstance(text, str) else text
         return hashlib.blake2b(text, digest_size=DIGEST.itemsize, key=self.key).digest()
@@ -160,16 +160,16 @@ DIGEST = np.dtype("S16")
 
 @dataclass(frozen=True, eq=False)
 class DescentStep(Operation):
-    """The sum of clipped gradients over the records, or over a random batch of them.
+    """Sum of clipped gradients over the records, or over a random batch of them.
 
     Parameters
     ----------
     options : dict
         Settings of the descent.
     weights : ndarray of shape (n_scores, n_columns)
-        Where it stands: noisy.
+        Current noisy weights.
     key : bytes
-        Key of the batches. Secret: it reveals them.
+        Secret key of the batches, which it would reveal.
     step : int
     """
 
@@ -207,21 +207,21 @@ MAX_ENDED = 256
 
 
 class RefusedError(Exception):
-    """A constant text about what was loaded."""
+    """Error about loaded rows, with a constant text."""
 
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A step from one form of the records to the next, by public or released numbers.
+    """Map of the records by public or released numbers.
 
     Parameters
     ----------
     method : {"centre", "transform", "weigh", "lift"}
-        Map of the records: less a released point, times a released matrix, with the weights of
-        their classes, or random features of them.
+        What to do: subtract a released point, multiply by a released matrix, weight by class, or
+        replace by random features.
     value : ndarray or FourierFeatures
     stored : bool
-        Whether random features are stored.
+        Whether to store random features.
     """
 
     method: str
@@ -229,7 +229,7 @@ class Change:
     stored: bool = False
 
     def apply(self, records: _core.Records, n_threads: int) -> None:
-        """Change the records."""
+        """Apply the map to the records."""
         if self.method == "weigh":
             records.weigh(self.value)
         elif self.method == "lift":
@@ -240,7 +240,7 @@ class Change:
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """Turns what a loader returns into records.
+    """Conversion of a loader's result to records.
 
     Parameters
     ----------
@@ -248,17 +248,17 @@ class Recipe:
     sparse : bool
         Whether rows are CSR matrices.
     classes : ndarray of shape (n_classes,) or None
-        The public label set; None where labels are not looked at.
+        Public label set; None if labels are not used.
     public : PublicMap or None
-        None before the rows are mapped.
+        Map of the rows; None before they are mapped.
     n_classes : int
     changes : tuple of Change
     owners : tuple of str
-        Of "groups" and "sample_weight": what is loaded behind the labels.
+        Which of "groups" and "sample_weight" are loaded after the labels.
     max_weight : float
-        To which weights are clipped, and which counts as one row.
+        Weight to which weights are clipped, and which counts as one row.
     averaged : int
-        Number of rows of each person that count, weighted by their shares; 0 for all, unweighted.
+        Number of rows per person that count, weighted by their shares; 0 for all rows, unweighted.
     counted : bool
         Whether persons of weight 0 count, because the number of persons is public.
     """
@@ -275,12 +275,12 @@ class Recipe:
     counted: bool = False
 
     def loaded(self, loader: Loader) -> Loaded:
-        """Return rows as the compiled module takes them, class indices, and the owners of the rows.
+        """Load rows for the compiled module, with class indices and owners.
 
         Raises
         ------
         RefusedError
-            The loader failed, or something else was loaded.
+            The loader failed, or its result is not as declared.
         """
         try:
             found = loader()
@@ -311,7 +311,7 @@ class Recipe:
         raise RefusedError(f"expected {kind} rows of {self.n_features} finite numbers")
 
     def _owned(self, X: Any, codes: NDArray[np.int64], given: list[Any]) -> Loaded:
-        """Rows in the order of their persons."""
+        """Return rows in the order of their persons."""
         if not given and self.max_weight == 1.0:
             return Loaded(X, codes, None, None)
         own = dict(zip(self.owners, given, strict=True))
@@ -331,7 +331,7 @@ class Recipe:
         return Loaded(X, codes, found._replace(order=None), ids)
 
     def _codes(self, y: Any, n_rows: int) -> NDArray[np.int64]:
-        """Class indices; rows without labels are all of class 0."""
+        """Return class indices; rows without labels have class 0."""
         if self.classes is None or n_rows == 0:
             return np.zeros(n_rows, dtype=np.int64)
         try:
@@ -358,22 +358,22 @@ class Recipe:
 
 @dataclass(repr=False)
 class Share:
-    """Exact sums over some partitions: without noise, and private.
+    """Exact sums over some partitions. Private: no noise is added.
 
     Parameters
     ----------
     n_rows : float
         Number of rows, or sum of their weights, at most 1 per person.
     n_persons : int
-        Number of persons, or of rows where each is one.
+        Number of persons; without groups each row is one.
     parts : tuple of ndarray or None
-        None where there were no rows.
+        Sums; None if there were no rows.
     digests : tuple of ndarray
-        Digests of persons, each of one partition.
+        Digests of persons, one array per partition.
     failure : tuple of (int, str) or None
-        The first partition that failed, and a constant text.
+        First partition that failed, and a constant text.
     builds : frozenset of str
-        Builds of the processes that summed.
+        Builds of the processes that computed the sums.
     """
 
     n_rows: float = 0
@@ -384,7 +384,7 @@ class Share:
     builds: frozenset[str] = frozenset()
 
     def add(self, other: Share) -> None:
-        """Add another share, exactly, so that the order does not matter."""
+        """Add another share exactly, so that the order does not matter."""
         self.n_rows += other.n_rows
         self.n_persons += other.n_persons
         self.digests += other.digests
@@ -399,7 +399,7 @@ class Share:
 
 
 def merged(shares: Sequence[Share]) -> Share:
-    """Return the union of some shares of the partitions."""
+    """Return the sum of some shares."""
     total = Share()
     for share in shares:
         total.add(share)
@@ -408,7 +408,7 @@ def merged(shares: Sequence[Share]) -> Share:
 
 @dataclass(repr=False)
 class _Kept:
-    """Records of a partition and how many changes were made to them."""
+    """Records of a partition, and the number of changes applied to them."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     records: _core.Records | None = None
@@ -425,7 +425,7 @@ _LOCK = threading.Lock()
 
 
 def build() -> str:
-    """Return what the bits of a contribution depend on: library and processor kind."""
+    """Return the build that determines the bits of a contribution: version and processor kind."""
     info = _core.build_info()
     return f"dpsvm-fast {info['version']} for {info['simd']}"
 
@@ -440,7 +440,7 @@ def forget(token: str) -> None:
 
 
 def _kept(token: str, partition: int) -> _Kept:
-    """Holder of the records of a partition; outside the store once the fit is over."""
+    """Return the holder of a partition's records; it is not stored after the fit is over."""
     with _LOCK:
         if token in _ENDED:
             return _Kept()
@@ -460,12 +460,12 @@ def share_of_bundle(
     *,
     resident: bool,
 ) -> Share:
-    """Return exact sums over a few partitions, one after the other.
+    """Return exact sums over a few partitions, one after another.
 
     Parameters
     ----------
     bundle : sequence of (int, callable)
-        Numbers and loaders of partitions.
+        Numbers and loaders of the partitions.
     recipe : Recipe
     operation : Operation
     token : str
@@ -473,7 +473,7 @@ def share_of_bundle(
     n_threads : int
         Does not change the result.
     resident : bool
-        Whether records are kept for the next call; otherwise one partition is held at a time.
+        Whether records are kept for the next call; otherwise one partition is in memory at a time.
     """
     total = Share(builds=frozenset({build()}))
     for partition, loader in bundle:
@@ -496,7 +496,7 @@ def _share(
     token: str | None,
     n_threads: int,
 ) -> Share:
-    """Exact sums over one partition, or the reason for none."""
+    """Return exact sums over one partition, or the reason of its failure."""
     kept = _Kept() if token is None else _kept(token, partition)
     try:
         with kept.lock:
@@ -524,7 +524,7 @@ def _share(
 
 
 def unsummed(partition: int, error: Exception) -> Share:
-    """Say why a partition has no sum, without the error's text: it may quote a row."""
+    """Return why a partition has no sum, without the error's text, which may quote a row."""
     if isinstance(error, MemoryError):
         return Share(failure=(partition, NO_MEMORY))
     if isinstance(error, RefusedError):
@@ -551,14 +551,14 @@ PARTITIONS_OF_FILE = 4
 
 @dataclass(frozen=True, eq=False)
 class PreparedRows:
-    """A partition whose rows are in the form that a descent sums.
+    """Loader of a partition whose rows are already mapped for a descent.
 
     Parameters
     ----------
     loader : callable
         Loader of the raw rows.
     recipe : Recipe
-        Recipe of dense rows, without random features.
+        Recipe for dense rows, without random features.
     n_threads : int
         Does not change the result.
     """
@@ -568,7 +568,7 @@ class PreparedRows:
     n_threads: int
 
     def __call__(self) -> Loaded:
-        """Mapped rows, which need no further check."""
+        """Return the mapped rows, which need no further check."""
         assert self.recipe.public is not None
         rows = self.recipe.loaded(self.loader)
         released = _released(self.recipe)
@@ -582,12 +582,12 @@ class RecordFile:
     Parameters
     ----------
     partition : int
-        The first one.
+        First partition.
     entries, classes : Path
     owners : Path or None
-        Where persons of several rows begin, and weights; None where there are none.
+        File of starts of persons with several rows, and weights; None if there are none.
     n_partitions, n_stored : int
-        Partitions and rows in the files.
+        Number of partitions and of rows in the files.
     n_rows : float
     n_persons : int
         As in `Share`.
@@ -604,14 +604,14 @@ class RecordFile:
 
     @classmethod
     def new(cls, partition: int, folder: Path) -> RecordFile:
-        """Create files that only this user may read."""
+        """Create files that only this user can read."""
         made = cls(partition, folder / f"entries-{partition}", folder / f"classes-{partition}")
         for path in (made.entries, made.classes):
             path.touch(mode=0o600, exist_ok=False)
         return made
 
     def append(self, records: _core.Records, rows: Loaded) -> None:
-        """Write the records of the next partition; the only one where rows have owners."""
+        """Append the records of the next partition; only one partition if rows have owners."""
         records.append_to(self.entries, self.classes)
         if rows.owners is not None:
             self.owners = self.entries.with_name(f"owners-{self.partition}")
@@ -626,7 +626,7 @@ class RecordFile:
     def share(
         self, room: _core.Records, changes: Sequence[Change], operation: Operation, n_threads: int
     ) -> Share:
-        """Return exact sums over the records, which replace those in ``room``."""
+        """Return exact sums over the records, read into ``room``."""
         try:
             room.read_from(self.entries, self.classes, self.n_stored, n_threads)
             if self.owners is not None:
@@ -641,7 +641,7 @@ class RecordFile:
 
 
 def _released(recipe: Recipe) -> ReleasedMap | None:
-    """All changes as one map: lengths in between cancel."""
+    """Return all changes as one map; intermediate normalisations cancel."""
     centre = matrix = None
     for change in recipe.changes:
         if change.method == "centre":
@@ -653,7 +653,7 @@ def _released(recipe: Recipe) -> ReleasedMap | None:
 
 
 def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any, n_threads: int) -> Any:
-    """Rows of norm at most 1, up to rounding; each a function of itself alone, to the last bit."""
+    """Return rows of norm at most 1 up to rounding; each depends on its input row only."""
     rows = np.empty((X.shape[0], X.shape[1] + public.n_added), dtype=np.float32)
 
     def fill(block: slice) -> None:
@@ -681,17 +681,17 @@ NO_WORKERS = "client: the cluster has no workers left"
 
 
 class LocalExecutor:
-    """Runs one partition after another in this process.
+    """Executor that sums one partition after another in this process.
 
     Parameters
     ----------
     loaders : sequence of callables
     n_threads : int
-        Inside a partition. Does not change the result.
+        Number of threads within a partition. Does not change the result.
     resident : int
-        Number of partitions, the first ones, whose records are kept for the next sum.
+        Number of first partitions whose records are kept for the next sum.
     scratch : Path or None
-        Folder of the caller for mapped rows of the others.
+        Caller's folder for mapped rows of the other partitions.
     """
 
     cluster: str | None = None
@@ -723,14 +723,14 @@ class LocalExecutor:
         return total
 
     def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
-        """Map and store rows where that is wanted; how records are made from now on.
+        """Map and store rows if requested; return the recipe for later sums.
 
-        Several partitions may be summed ``together`` where all rows are.
+        Several partitions may be summed ``together`` if all rows are stored.
 
         Raises
         ------
         PartitionError
-            A partition holds something else than was declared, or cannot be written.
+            A partition is not as declared, or cannot be written.
         """
         weighed = tuple(one for one in recipe.changes if one.method == "weigh")
         simple = all(change.method != "lift" for change in recipe.changes)
@@ -776,24 +776,24 @@ class LocalExecutor:
 
 
 class ClusterExecutor:
-    """Bundles of partitions on the workers of a cluster; their sums are added in a tree.
+    """Executor that sums bundles of partitions on the workers of a cluster, added in a tree.
 
-    Kept records are where their worker is. If it is lost, Dask runs its tasks on the remaining
-    workers, which rebuild them. Everything else may run anywhere.
+    Kept records stay on their worker. If it is lost, Dask runs its tasks on other workers, which
+    rebuild the records. All other tasks may run anywhere.
 
     Parameters
     ----------
     client : distributed.Client
-        Connected, and not asynchronous.
+        Connected client that is not asynchronous.
     loaders : sequence of callables
     n_threads : int
-        Inside one task.
+        Number of threads within one task.
     resident : bool
 
     Raises
     ------
     ClusterError
-        There is no worker, or workers run different versions or kinds of processors.
+        There is no worker, or workers have different versions or kinds of processors.
     """
 
     def __init__(
@@ -815,7 +815,7 @@ class ClusterExecutor:
         Raises
         ------
         ClusterError
-            No worker is left, or a task could not run on any.
+            No worker is left, or a task could not run on any worker.
         """
         self._n_runs += 1
         futures: list[Any] = []
@@ -830,7 +830,7 @@ class ClusterExecutor:
         return share
 
     def stored(self, recipe: Recipe, *, together: bool) -> Recipe:
-        """Nothing is stored: workers share no folder."""
+        """Store nothing: workers share no folder."""
         return recipe
 
     def close(self) -> None:
@@ -846,7 +846,7 @@ class ClusterExecutor:
             return
 
     def _submitted(self, recipe: Recipe, operation: Operation, futures: list[Any]) -> list[Any]:
-        """Submit all tasks, which ``futures`` takes; return those of a few sums."""
+        """Submit all tasks and add them to ``futures``; return the futures of the last sums."""
         threads = self._client.nthreads()
         if not threads:
             raise ClusterError(NO_WORKERS)
@@ -873,7 +873,7 @@ class ClusterExecutor:
             return self._added(list(futures), futures)
 
     def _bundles(self, threads: dict[str, int]) -> Iterator[tuple[list[int], str | None]]:
-        """Numbers of partitions that one task takes, and the worker where it belongs."""
+        """Yield the partitions of each task, and the worker where it belongs."""
         everything = range(len(self._loaders))
         if not self._resident:
             n = min(len(everything), BUNDLES_A_THREAD * sum(threads.values()))
@@ -892,7 +892,7 @@ class ClusterExecutor:
                     yield own[k :: threads[worker]], worker
 
     def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
-        """Add all shares, a few at a time, by a tree of tasks that are done before others begin."""
+        """Add all shares, a few at a time, by a tree of tasks with priority over others."""
         depth = 0
         while len(level) > FAN_IN:
             groups = [level[k : k + FAN_IN] for k in range(0, len(level), FAN_IN)]
@@ -905,7 +905,7 @@ class ClusterExecutor:
         return level
 
     def _awaited(self, future: Any) -> Share:
-        """The result."""
+        """Wait for the result of a task."""
         from concurrent.futures import CancelledError
 
         from distributed import TimeoutError as TooLate
@@ -928,20 +928,20 @@ class ClusterExecutor:
                 return share
 
     def _loader(self, i: int) -> Any:
-        """A loader, or the future of one that is large."""
+        """Return a loader, or the future of a large one."""
         loader = self._loaders[i]
         if getattr(loader, "nbytes", 0) <= SMALL_LOADER:
             return loader
         if i not in self._held:
             key = f"dpsvm-{self._token}-rows-{i}"
-            self._held[i] = self._client.submit(_itself, loader, key=key, pure=False)
+            self._held[i] = self._client.submit(_identity, loader, key=key, pure=False)
         return self._held[i]
 
     def _held_recipe(self, recipe: Recipe) -> Any:
-        """The future of a recipe, whose matrices are sent once."""
+        """Return the future of a recipe, so that its matrices are sent once."""
         if self._recipe is None or self._recipe[0] is not recipe:
             key = f"dpsvm-{self._token}-recipe-{self._n_runs}"
-            self._recipe = recipe, self._client.submit(_itself, recipe, key=key, pure=False)
+            self._recipe = recipe, self._client.submit(_identity, recipe, key=key, pure=False)
         return self._recipe[1]
 
     def _submit(self, function: Any, *given: Any, name: str, **how: Any) -> Any:
@@ -953,14 +953,14 @@ class ClusterExecutor:
 def _release(futures: list[Any]) -> None:
     """Release results on the cluster, which cancels tasks that have not begun.
 
-    Exceptions keep references to futures while they are inspected, so they are released here.
+    Exceptions keep references to futures while they are inspected, so they are released explicitly.
     """
     for future in futures:
         future.release()
 
 
-def _itself(value: Any) -> Any:
-    """An object that is kept on a worker, and rebuilt if it is lost."""
+def _identity(value: Any) -> Any:
+    """Return an object that is kept on a worker, and rebuilt if it is lost."""
     return value
 
 
@@ -968,7 +968,7 @@ Executor = LocalExecutor | ClusterExecutor
 
 
 def _check_client(client: Any) -> str:
-    """The build that all workers run; refuses what cannot run a fit, before anything is spent."""
+    """Return the build of all workers; refuse a client that cannot run a fit."""
     for name in ("submit", "nthreads", "run"):
         if not callable(getattr(client, name, None)):
             raise InvalidTypeError(
@@ -991,7 +991,7 @@ def _check_client(client: Any) -> str:
 
 
 def _one_build(builds: frozenset[str], spent: str) -> str:
-    """Refuse mixed builds: a record's contribution must not depend on the worker that sums it."""
+    """Return the only build; mixed builds are refused, as sums must not depend on the worker."""
     if len(builds) != 1:
         raise ClusterError(
             f"client: the workers run {', '.join(sorted(builds))}; expected the same version and "
@@ -1001,7 +1001,7 @@ def _one_build(builds: frozenset[str], spent: str) -> str:
 
 
 def _protocol(client: Any) -> str:
-    """Protocol between the machines; warn if it is not encrypted."""
+    """Return the protocol between the machines; warn if it is not encrypted."""
     address = str(getattr(client.scheduler, "address", "") or "")
     protocol, _, place = address.partition("://")
     near = place.startswith(("127.", "localhost", "[::1]"))

@@ -1,4 +1,4 @@
-"""Fits over partitions: the estimator's own fit, with rows elsewhere."""
+"""Fits on partitions: the estimator's own fit, with rows outside this process."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ MAX_DIGESTS = 2**22
 
 
 class ShardedRows:
-    """Raw rows of all partitions, as a fit gets them.
+    """Raw rows of all partitions, as the rows of a fit.
 
-    Nothing is loaded before records or sums are requested, which a fit does once it has paid. Rows
-    with owners are an exception: they are read to count persons and to check that none has rows in
-    two partitions.
+    Nothing is loaded before records or sums are requested, which a fit does after the charge. Rows
+    with owners are an exception: they are read to count persons and to check that no person has
+    rows in two partitions.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ class ShardedRows:
     estimator : PrivateEstimator
         With checked parameters.
     on_step : callable or None, default=None
-        Told, after each step of a descent, how many are done, and of how many.
+        Called after each step of a descent with the numbers of finished and of all steps.
     """
 
     # Rows that are elsewhere need no room here.
@@ -122,7 +122,7 @@ class ShardedRows:
 
     @property
     def facts(self) -> Facts:
-        """Public facts; the number of persons must be counted if it is public."""
+        """Return the public facts; a public number of persons must be counted."""
         recipe = self._recipe
         if self._public_number:
             self.read()
@@ -139,15 +139,14 @@ class ShardedRows:
         )
 
     def read(self) -> None:
-        """Read persons and weights, if there are any; tasks check everything else that they load.
+        """Read persons and weights, if any; tasks check everything else that they load.
 
         Raises
         ------
         InvalidParameterError
             A person has rows in two partitions. Nothing was spent.
         PartitionError
-            A partition cannot be loaded, or holds something else than was declared. Nothing was
-            spent.
+            A partition cannot be loaded or is not as declared. Nothing was spent.
         """
         if self._counted or not self._owned:
             return
@@ -165,7 +164,7 @@ class ShardedRows:
                 )
 
     def _looked_at(self, operation: Operation) -> Share:
-        """A pass over all rows before anything is spent."""
+        """Run a pass over all rows before anything is spent."""
         share = self.executor.run(self._recipe, operation)
         if share.failure is not None:
             raise PartitionError(*share.failure, spent=False)
@@ -174,12 +173,12 @@ class ShardedRows:
 
     @property
     def n_rows(self) -> float:
-        """Number of rows, or of persons; where it is private, that of their weights.
+        """Number of rows, or of persons; if it is private, the sum of their weights.
 
         Raises
         ------
         InvalidParameterError
-            The number is needed before the budget is spent, and is not known.
+            The number is needed before the budget is spent, but is not known.
         """
         if self._n_rows is None:
             if self._records is None:
@@ -213,7 +212,7 @@ class ShardedRows:
             records.change(Change("weigh", self._factors))
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> ShardedRecords:
-        """Return a stand-in for the records of the mapped rows."""
+        """Return an out-of-core stand-in for the records of the mapped rows."""
         known: Any = {"public": public, "n_classes": self.facts.n_classes, "averaged": averaged}
         recipe = dataclasses.replace(self._recipe, **known)
         self._records = ShardedRecords(self, recipe)
@@ -227,7 +226,7 @@ class ShardedRows:
         return first, second, weight
 
     def lift(self, records: ShardedRecords, features: FourierFeatures, *, stored: bool) -> None:
-        """Replace records by random features of them, drawn where the rows are."""
+        """Replace records by their random features, computed where the rows are."""
         records.change(Change("lift", features, stored))
 
     def descend(
@@ -239,20 +238,20 @@ class ShardedRows:
         n_steps: int,
         on_step: OnStep | None = None,
     ) -> None:
-        """Run steps of a descent on records: sums on the workers, noise here.
+        """Run steps of a descent: sums are computed on the workers, noise is added in this process.
 
         Parameters
         ----------
         records : ShardedRecords
         descent : Descent
-            Its state is moved on.
+            Descent, whose state is advanced.
         options : dict
-            What it was made with.
+            Settings of the descent.
         source : NoiseSource
-            Never leaves this process.
+            Noise source, which never leaves this process.
         n_steps : int
         on_step : callable, optional
-            Told of each step.
+            Callback for steps.
         """
         # Batches are drawn for each partition, sums over all rows are one.
         together = options["sampling_rate"] == 1.0
@@ -266,7 +265,7 @@ class ShardedRows:
                 on_step(step + 1, n_steps)
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
-        """Return sums over all partitions. Private."""
+        """Return exact sums over all partitions. Private."""
         share = self.executor.run(recipe, operation)
         if share.failure is not None:
             raise PartitionError(*share.failure)
@@ -275,7 +274,7 @@ class ShardedRows:
         return share.parts
 
     def _check_count(self, share: Share, *, spent: str = "The budget is spent") -> None:
-        """Refuse partitions that changed, and data sets that no fit accepts."""
+        """Refuse partitions that changed, and invalid numbers of rows."""
         if share.n_rows == 0 or share.n_persons > MAX_ROWS:
             raise InvalidParameterError(
                 f"partitions: expected 1 to {MAX_ROWS} rows in all. {spent}"
@@ -292,13 +291,13 @@ class ShardedRows:
 class ShardedRecords:
     """Records of all partitions, with the methods of ``_core.Records`` that fits use.
 
-    Sums are exact integers, so they have the bits that the records of one process would give.
+    Sums are exact integers, so they are bit-identical to those of records in one process.
 
     Parameters
     ----------
     rows : ShardedRows
     recipe : Recipe
-        With a map.
+        Recipe with a map.
     """
 
     def __init__(self, rows: ShardedRows, recipe: Recipe) -> None:
@@ -309,7 +308,7 @@ class ShardedRecords:
         return np.asarray(self._rows.parts(self.recipe, Sums(("sums",)))[0])
 
     def gram(self, n_threads: int) -> Array:
-        """Return the sum of the rows' outer products with themselves."""
+        """Return the sum of the outer products of rows with themselves."""
         (parts,) = self._rows.parts(self.recipe, Sums(("gram_parts",)))
         return _core.Records.gram_from_parts(parts)
 
@@ -318,11 +317,11 @@ class ShardedRecords:
         self.change(Change("centre", point))
 
     def transform(self, matrix: Array, n_threads: int) -> None:
-        """Multiplies the rows by a released matrix."""
+        """Multiply the rows by a released matrix."""
         self.change(Change("transform", matrix))
 
     def change(self, change: Change) -> None:
-        """Map the rows once more."""
+        """Apply another map to the rows."""
         changes = (*self.recipe.changes, change)
         self.recipe = dataclasses.replace(self.recipe, changes=changes)
 
@@ -350,75 +349,75 @@ def fit(
     scratch: str | os.PathLike[str] | None = None,
     on_step: OnStep | None = None,
 ) -> Fitted:
-    """Fit an estimator on partitions; releases what ``estimator.fit`` on all rows would release.
+    """Fit an estimator on partitions; it releases what ``estimator.fit`` on all rows would.
 
     Parameters
     ----------
     estimator : estimator
-        `PrivateLinearSVC` and `PrivateKernelSVC` trained by gradients, `GradientPerturbationSVC`,
+        `PrivateLinearSVC` or `PrivateKernelSVC` with gradient training, `GradientPerturbationSVC`,
         `PrivatePCA`, `PrivateCenter`, `PrivateWhitener` or `PrivateStandardScaler`.
     partitions : Partitions
     client : distributed.Client or None, default=None
-        The cluster that loads and sums; None for this process, one partition after the other.
+        Cluster that loads and sums; None uses this process, one partition after another.
     n_threads : int or None, default=None
-        Threads inside one partition. None is the estimator's own number in this process and 1 in a
-        worker, which runs several tasks at a time. Never changes the result.
+        Number of threads within one partition. None takes the estimator's number in this process
+        and 1 in a worker, which runs several tasks at a time. Never changes the result.
     resident : bool or int, default=False
-        Whether records are kept in memory after the first sum, packed to 4 bytes a number (8 for
-        each that is not zero of sparse rows): by each worker those of its partitions. Otherwise a
-        partition is loaded for every sum, which a descent makes a hundred and more of, and no
-        thread holds more than one at a time. In this process also a number: of how many partitions
-        they are kept. Never changes the result.
+        Whether records are kept in memory after the first sum, packed to 4 bytes per number (8 per
+        nonzero entry of sparse rows); each worker keeps those of its partitions. If False, every
+        partition is loaded for every sum, of which a descent makes a hundred or more, and a thread
+        holds one partition at a time. In this process an int is accepted too: the number of
+        partitions to keep. Never changes the result.
     scratch : str, path or None, default=None
-        An empty folder for a descent on dense rows: there records of mapped rows of partitions that
-        are not resident are written once, 4 bytes a number, instead of mapping rows anew for every
-        step; records of up to four partitions are read into memory at a time.
-        In this process only, not for random features. The files hold private rows, and the caller
-        removes them. All rows, also resident ones, are mapped in another order of roundings then: a
-        weight changes by some 1e-5 of the largest at most, so that a fit without a folder and one
-        with it must not be chosen between by looking at private rows, or at their number.
+        Empty folder for a descent on dense rows, in this process only and not for random features.
+        Mapped rows of partitions that are not resident are written there once, 4 bytes per number,
+        instead of being mapped again for every step; up to four partitions are read into memory at
+        a time. The files contain private rows, and the caller must remove them. With a folder all
+        rows, also resident ones, are rounded differently: weights change by up to about 1e-5 of the
+        largest. So the choice whether to use a folder must not depend on private rows or their
+        number.
     on_step : callable or None, default=None
-        Called in this thread after each step of a descent with the numbers of finished steps and of
-        all steps, both public: for a progress bar.
+        Called in this thread after each step of a descent with the numbers of finished and of all
+        steps, both public, for a progress bar.
 
     Returns
     -------
     estimator
-        The same, fitted.
+        The given estimator, fitted.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        A parameter is outside its range, or the estimator cannot be fitted this way. Nothing was
-        loaded or spent. Or a person has rows in two partitions; nothing was spent.
+        A parameter is outside its range, or the estimator cannot be fitted on partitions; nothing
+        was loaded or spent. Or a person has rows in two partitions; nothing was spent.
     BudgetExceededError
         The ledger refuses. Nothing was loaded or spent.
     ClusterError
-        The cluster has no workers, or several kinds of them; then nothing was spent. Or it lost
-        too many workers; then the budget is spent.
+        The cluster has no workers, or workers of different kinds; nothing was spent. Or it lost too
+        many workers; then the budget is spent.
     PartitionError
-        A partition could not be loaded, or holds something else than finite rows of ``n_features``
-        numbers with labels in ``classes``. The budget is spent and nothing is released; with
-        persons or weights nothing is spent where this is found out at the first load.
+        A partition could not be loaded, or is not finite rows of ``n_features`` numbers with labels
+        in ``classes``. The budget is spent and nothing is released; but with persons or weights
+        nothing is spent if the first load finds this.
     KeyboardInterrupt
         Tasks are cancelled; the budget is spent and nothing is released.
 
     Notes
     -----
-    Guarantees: those of ``estimator.fit``, of the same law, for the union of all partitions. The
-    noise is drawn once, in this process. What a task computes is a function of its arguments, so a
-    cluster may run it again. The budget is charged before any partition is loaded, because what
-    loads them may read whole files. Only rows with persons or weights are loaded once before that:
-    a person with rows in two partitions is refused. Rows are checked and clipped by the task that
-    loads them.
+    Guarantees: those of ``estimator.fit`` for the union of all partitions, with the same noise
+    distribution. The noise is drawn once, in this process. The result of a task depends on its
+    arguments only, so a cluster may repeat it. The budget is charged before any partition is
+    loaded, because loaders may read whole files. Only rows with persons or weights are loaded once
+    before the charge, to refuse a person with rows in two partitions. Rows are checked and clipped
+    by the task that loads them.
 
-    Released numbers have the same bits for all ways to cut and to run: exact sums do not depend on
-    their order. They are those of ``estimator.fit`` with the same noise for centres, whitening,
-    components and scalers, and for full-batch descents on sparse rows; on dense rows that sums in
-    single precision, which changes a noisy sum by about 1e-7 of itself. Descents with
-    ``sampling_rate < 1`` draw other batches of the same law.
+    Released numbers are bit-identical for every partitioning and executor, because exact sums do
+    not depend on their order. With the same noise they equal those of ``estimator.fit`` for
+    centres, whitening, components and scalers, and for full-batch descents on sparse rows. On dense
+    rows ``estimator.fit`` sums in single precision, which changes a noisy sum by a relative 1e-7.
+    Descents with ``sampling_rate < 1`` draw different batches from the same distribution.
 
-    With a cluster its machines and connections are trusted, as the statement says.
+    With a cluster, its machines and connections are trusted, as the statement says.
 
     Examples
     --------
@@ -471,7 +470,7 @@ def sums_suffice(estimator: Any) -> bool:
 
 
 def _check_kind(estimator: object, partitions: object) -> None:
-    """Refuse what cannot be fitted from sums over partitions."""
+    """Refuse estimators that cannot be fitted from sums over partitions."""
     name = type(estimator).__name__
     if not isinstance(estimator, (*CLASSIFIERS, *TRANSFORMERS)):
         private = type(estimator).__module__.startswith("dpsvm_fast.estimators")

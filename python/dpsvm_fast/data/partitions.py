@@ -35,7 +35,7 @@ from dpsvm_fast.validation import optional_module
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FileRows:
-    """Rows of a memory map, which each call maps again.
+    """Loader of rows of a memory map, which each call maps again.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class FileRows:
 
     @classmethod
     def of(cls, rows: np.memmap[Any, Any]) -> FileRows | None:
-        """For an array that is a view of a mapped file; None where the file has no name."""
+        """Return the loader for a view of a memory-mapped file; None without a file name."""
         mapped, path = getattr(rows, "_mmap", None), getattr(rows, "filename", None)
         if mapped is None or path is None or any(stride < 0 for stride in rows.strides):
             return None
@@ -66,7 +66,7 @@ class FileRows:
         return cls(str(path), rows.dtype, rows.shape, rows.strides, int(offset))
 
     def __call__(self) -> NDArray[Any]:
-        """The rows, as a view of a map that ends with them."""
+        """Return the rows, as a view of a map that ends with them."""
         with open(self.path, "rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         return np.ndarray(
@@ -76,7 +76,7 @@ class FileRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SomeRows:
-    """Rows of an array or CSR matrix in memory, or of a file; only these are pickled."""
+    """Loader of some rows of an array or CSR matrix or of a file; only these are pickled."""
 
     rows: Any
     places: slice | NDArray[np.intp]
@@ -92,12 +92,12 @@ class SomeRows:
         return int(sum(part.nbytes for part in parts) * (n_rows / max(1, len(every))))
 
     def __call__(self) -> Any:
-        """The rows, as a view where they are a slice of an array or of a file."""
+        """Return the rows, as a view if they are a slice of an array or file."""
         rows = self.rows() if isinstance(self.rows, FileRows) else self.rows
         return rows[self.places]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Without the other rows."""
+        """Pickle without the other rows."""
         if isinstance(self.rows, FileRows):
             return type(self), (self.rows, self.places)
         rows = self()
@@ -106,7 +106,7 @@ class SomeRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Loaders:
-    """Rows, labels and other columns, each from its own loader."""
+    """Loader that combines loaders of rows, labels and other columns."""
 
     rows: Any
     labels: Any
@@ -118,14 +118,14 @@ class Loaders:
         return sum(getattr(one, "nbytes", 0) for one in (self.rows, self.labels, *self.owners))
 
     def __call__(self) -> tuple[Any, ...]:
-        """Rows, labels, and the rest."""
+        """Return rows, labels, and the rest."""
         labels = None if self.labels is None else self.labels()
         return self.rows(), labels, *(one() for one in self.owners)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Columns:
-    """Columns of features, labels, persons and weights of a table."""
+    """Names of the columns of features, labels, persons and weights of a table."""
 
     features: tuple[str, ...]
     label: str | None
@@ -134,11 +134,11 @@ class Columns:
 
     @property
     def names(self) -> list[str]:
-        """Return all columns to read."""
+        """Return the names of all columns to read."""
         return [*self.features, *(() if self.label is None else (self.label,)), *self.owners]
 
     def of(self, table: Any) -> tuple[Any, ...]:
-        """Rows, labels and owners of an Arrow table or batch; missing values become NaN."""
+        """Return rows, labels and owners of an Arrow table or batch; missing values become NaN."""
         X = np.empty((table.num_rows, len(self.features)), dtype=self.dtype)
         for j, name in enumerate(self.features):
             X[:, j] = table.column(name).to_numpy(zero_copy_only=False)
@@ -147,7 +147,7 @@ class Columns:
 
     @staticmethod
     def _values(column: Any) -> NDArray[Any]:
-        """Return a copy of the cells of one column; they may outlive the file."""
+        """Return a copy of the cells of one column, which may outlive the file."""
         if hasattr(column, "combine_chunks"):
             column = column.combine_chunks()
         if hasattr(column, "dictionary_decode"):
@@ -157,14 +157,14 @@ class Columns:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RowGroup:
-    """A row group of a Parquet file."""
+    """Loader of a row group of a Parquet file."""
 
     path: str
     group: int
     columns: Columns
 
     def __call__(self) -> tuple[Any, ...]:
-        """Rows, labels and owners."""
+        """Return rows, labels and owners."""
         from pyarrow import parquet
 
         with parquet.ParquetFile(self.path) as file:
@@ -174,14 +174,14 @@ class RowGroup:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ArrowBatch:
-    """A record batch of an Arrow file, mapped anew by each call."""
+    """Loader of a record batch of an Arrow file, mapped again by each call."""
 
     path: str
     batch: int
     columns: Columns
 
     def __call__(self) -> tuple[Any, ...]:
-        """Rows, labels and owners."""
+        """Return rows, labels and owners."""
         import pyarrow as pa
 
         with pa.memory_map(self.path) as source, pa.ipc.open_file(source) as file:
@@ -190,12 +190,12 @@ class ArrowBatch:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DaskBlock:
-    """Blocks of Dask collections, computed where they are called, in that thread."""
+    """Loader of blocks of Dask collections, computed in the calling thread."""
 
     blocks: tuple[Any, ...]
 
     def __call__(self) -> tuple[Any, ...]:
-        """Rows, labels and owners."""
+        """Return rows, labels and owners."""
         import dask
 
         found: tuple[Any, ...] = dask.compute(*self.blocks, scheduler="synchronous")
@@ -204,7 +204,7 @@ class DaskBlock:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MappedRows:
-    """A loader whose rows pass through a fitted transformer."""
+    """Loader whose rows pass through a fitted transformer."""
 
     loader: Any
     transformer: Any
@@ -215,14 +215,14 @@ class MappedRows:
         return getattr(self.loader, "nbytes", 0)
 
     def __call__(self) -> Any:
-        """Rows and labels."""
+        """Return rows and labels."""
         loaded = self.loader()
         X, *others = loaded if isinstance(loaded, tuple) else (loaded, None)
         # Transformers refuse to transform nothing.
         return self.transformer.transform(X) if np.shape(X)[0] else self._nothing(X), *others
 
     def _nothing(self, X: Any) -> Any:
-        """No rows of as many columns as the transformer returns."""
+        """Return zero rows with as many columns as the transformer returns."""
         row = np.zeros((1, X.shape[1]))
         return self.transformer.transform(sparse.csr_matrix(row) if sparse.issparse(X) else row)[:0]
 
@@ -240,7 +240,7 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:
-    """Return loaders of parts of the rows with the same parts of the other columns."""
+    """Return loaders of parts of the rows together with the same parts of the other columns."""
     others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
     return list(map(Loaders, rows, labels or [None] * len(rows), others))
 
@@ -248,7 +248,7 @@ def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]])
 def by_persons(
     groups: Any, n_rows: int, step: int
 ) -> tuple[NDArray[np.int64], NDArray[np.intp] | None, list[int]]:
-    """Return a number for each row's person, an order that groups persons, and cuts."""
+    """Return an index of each row's person, an order that groups persons, and cuts."""
     _, first, codes = np.unique(
         checked_groups(groups, n_rows), return_index=True, return_inverse=True
     )
@@ -262,12 +262,12 @@ def by_persons(
 
 
 def is_path(value: Any) -> bool:
-    """Return whether it is a file name."""
+    """Return whether the value is a file name."""
     return isinstance(value, (str, os.PathLike))
 
 
 def files_of(paths: Any, suffix: str) -> list[str]:
-    """Return file names, in order, from files, folders and patterns."""
+    """Return sorted file names from files, folders and patterns."""
     found: list[str] = []
     given = [paths] if is_path(paths) else check.check_items("paths", paths, "paths of files")
     for path in (check.check_path("paths", one) for one in given):
@@ -284,7 +284,7 @@ def files_of(paths: Any, suffix: str) -> list[str]:
 
 @contextmanager
 def _named(name: str, path: str, kind: str) -> Iterator[None]:
-    """Say which file is of another kind, where pyarrow says what it found in it."""
+    """Replace pyarrow's error by one that names the file of the wrong kind."""
     try:
         yield
     except InvalidParameterError:
@@ -305,7 +305,7 @@ def columns_of(
     owners: Iterable[str | None] = (),
     before: Columns | None = None,
 ) -> Columns:
-    """Return the columns to read and their types; files must agree."""
+    """Return the columns to read and their types, which must agree between files."""
     from pyarrow import types
 
     counts, held = Counter(schema.names), tuple(name for name in owners if name is not None)
@@ -339,7 +339,7 @@ def is_persisted(collection: Any) -> bool:
 
 
 def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
-    """Return names of columns, blocks of rows, and the number of rows where known."""
+    """Return column names, blocks of rows, and the number of rows if known."""
     if not hasattr(X, "chunks"):
         return tuple(map(str, X.columns)), list(X.to_delayed()), None
     if X.ndim == 2 and len(X.chunks[1]) > 1:
@@ -350,7 +350,7 @@ def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
 
 
 def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
-    """Return the names of the owner columns that are given."""
+    """Return the names of the given owner columns."""
     given = {"groups": groups, "sample_weight": sample_weight}
     return tuple(name for name, value in given.items() if value is not None and value is not False)
 
@@ -361,28 +361,28 @@ MAX_PARTITIONS = 2**31 - 1
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Partitions:
-    """Rows in parts that each fit into memory; nothing is loaded before the budget is charged.
+    """Rows in parts that fit into memory; nothing is loaded before the budget is charged.
 
-    Made by :meth:`from_arrays`, :meth:`from_parquet`, :meth:`from_arrow`, :meth:`from_dask` or
+    Use :meth:`from_arrays`, :meth:`from_parquet`, :meth:`from_arrow`, :meth:`from_dask` or
     :meth:`from_loaders`. All attributes are public facts, except ``n_rows`` with
     ``adjacency="add_remove"``, which is as private as in ``estimator.fit(X, y)``.
 
     Parameters
     ----------
     loaders : tuple of callables
-        Each returns (X, y), the same rows whenever it is called.
+        Functions that return (X, y), the same rows at every call.
     n_features : int
     n_rows : int or None
         Number of rows, if known without loading them.
     sparse : bool
-        Whether X are CSR matrices.
+        Whether X is loaded as CSR matrices.
     labelled : bool
         Whether there are labels.
     feature_names : tuple of str or None
-        Where the source names its columns.
+        Column names of the source, if any.
     owners : tuple of str
-        Which of "groups" and "sample_weight" loaders return after the labels. All rows of a person
-        must be in one partition: a fit checks this before it spends.
+        Which of "groups" and "sample_weight" the loaders return after the labels. All rows of a
+        person must be in one partition: a fit checks this before it spends.
     """
 
     loaders: tuple[Callable[[], Any], ...]
@@ -402,24 +402,24 @@ class Partitions:
         return f"Partitions({len(self)} parts of {kind} rows of {self.n_features} features)"
 
     def transformed(self, transformer: Any) -> Partitions:
-        """Return the same rows under a fitted transformer, applied at each load.
+        """Return the rows mapped by a fitted transformer at each load.
 
         Parameters
         ----------
         transformer : object
-            Fitted by this library (`PrivatePCA`, `PrivateStandardScaler`, ...): its own statement
-            adds to that of the next fit (``total_privacy``). Or one that learns nothing, such as
-            ``Normalizer``. It must map each row by itself.
+            Fitted transformer of this library (`PrivatePCA`, `PrivateStandardScaler`, ...), whose
+            privacy adds to that of the next fit (``total_privacy``); or one that learns nothing,
+            such as ``Normalizer``. It must map each row independently.
 
         Returns
         -------
         Partitions
-            Without names of columns.
+            Partitions without column names.
 
         Raises
         ------
         InvalidParameterError
-            The transformer has learned from rows without privacy.
+            The transformer learned from rows without privacy.
         """
         wrong = learned_steps(transformer, "transformer")
         if wrong or not callable(getattr(transformer, "transform", None)):
@@ -454,21 +454,21 @@ class Partitions:
         Parameters
         ----------
         loaders : iterable of callables
-            Each takes no argument and returns (X, y), or X with ``labelled=False``: an array or CSR
-            matrix of zero or more rows, and their labels. Every call must return the same. For a
-            cluster it must be picklable.
+            Functions without arguments that return (X, y), or X with ``labelled=False``: an array
+            or CSR matrix of zero or more rows, and their labels. Every call must return the same
+            rows. For a cluster the functions must be picklable.
         n_features : int
             Public.
         n_rows : int or None, default=None
             Total number of rows. Required, and public, with ``adjacency="replace_one"`` for
             `GradientPerturbationSVC`; the fit fails if it is wrong.
         sparse : bool, default=False
-            Whether X are sparse; public. A partition of the other kind is refused.
+            Whether X is sparse, a public fact. A partition of the other kind is refused.
         labelled : bool, default=True
         groups, sample_weight : bool, default=False
-            Whether loaders also return the persons that rows belong to, and weights of rows, as for
-            ``estimator.fit``: (X, y, groups, sample_weight), or three of these. All rows of a
-            person are in one partition, and one person has one id in all partitions.
+            Whether loaders also return persons and weights of rows, as for ``estimator.fit``: (X,
+            y, groups, sample_weight), or three of these. All rows of a person must be in one
+            partition, and a person must have the same id in all partitions.
 
         Returns
         -------
@@ -505,12 +505,12 @@ class Partitions:
         ----------
         X : ndarray, memmap, CSR matrix or table of shape (n_samples, n_features)
             For a memory map (``np.load(path, mmap_mode="r")``, ``np.memmap``, or a view of one)
-            only the name of the file is kept: no partition is in memory but the one that is worked
-            on, and workers open the file themselves, under the same path. An array is sent to them.
+            only the file name is kept: only the current partition is in memory, and workers open
+            the file under the same path. An array is sent to the workers.
         y : array-like or memmap of shape (n_samples,), or None
         groups : array-like of shape (n_samples,), optional
-            The person that each row belongs to, as in ``estimator.fit``. All rows of a person go to
-            one partition; ids are not kept.
+            Id of the person that each row belongs to, as in ``estimator.fit``. All rows of a person
+            go to one partition; ids are not kept.
         sample_weight : array-like of shape (n_samples,), optional
             Private weights of rows.
         rows_per_partition : int, default=65536
@@ -560,7 +560,7 @@ class Partitions:
         person: str | None = None,
         weight: str | None = None,
     ) -> Partitions:
-        """Return the row groups of Parquet files; each must fit into memory.
+        """Return the row groups of Parquet files as partitions; each must fit into memory.
 
         Parameters
         ----------
@@ -568,11 +568,11 @@ class Partitions:
             Files, folders (all ``*.parquet`` in them) or patterns with ``*``. Workers open them
             under the same path.
         label : str or None
-            The column of the labels; None for rows without labels.
+            Label column; None for rows without labels.
         features : sequence of str or None, default=None
-            Columns of numbers; None for all except the others.
+            Numeric feature columns; None for all other columns.
         person, weight : str or None, default=None
-            Columns of persons and of weights; no person may have rows in two row groups.
+            Columns of person ids and of weights; no person may have rows in two row groups.
 
         Returns
         -------
@@ -608,15 +608,15 @@ class Partitions:
         Parameters
         ----------
         source : pyarrow.Table, pyarrow.RecordBatch, or path or sequence of paths
-            Files in the Arrow IPC format (Feather 2), or folders of ``*.arrow``, are mapped; a
-            record batch must fit into memory. A stream can be read only once and is refused:
-            training reads rows many times.
+            Files in the Arrow IPC format (Feather 2), or folders of ``*.arrow``, are memory-mapped;
+            each record batch must fit into memory. A stream can be read only once and is refused,
+            because training reads rows many times.
         label : str or None
-            The column of the labels; None for rows without labels.
+            Label column; None for rows without labels.
         features : sequence of str or None, default=None
-            Columns of numbers; None for all except the others.
+            Numeric feature columns; None for all other columns.
         person, weight : str or None, default=None
-            Columns of persons and of weights; no person may have rows in two record batches.
+            Columns of person ids and of weights; no person may have rows in two record batches.
         rows_per_partition : int, default=65536
             Rows per partition of a table.
         n_rows : int or None, default=None
@@ -664,19 +664,20 @@ class Partitions:
         sample_weight: Any = None,
         n_rows: int | None = None,
     ) -> Partitions:
-        """Return the blocks of a Dask array or DataFrame.
+        """Return the blocks of a Dask array or DataFrame as partitions.
 
         Parameters
         ----------
         X : dask.array.Array or dask.dataframe.DataFrame
-            Not persisted: blocks are computed from their source by the tasks that need them, again
-            for each sum unless ``fit(..., resident=True)``. Blocks may be CSR matrices.
+            Collection that is not persisted: tasks compute blocks from their source, again for each
+            sum unless ``fit(..., resident=True)``. Blocks may be CSR matrices.
         y : dask.array.Array or dask.dataframe.Series, or None
-            Labels in as many blocks as X, of the same rows.
+            Labels in the same blocks of rows as X.
         groups, sample_weight : dask.array.Array or dask.dataframe.Series, optional
-            Persons and weights, in as many blocks as X; no person may have rows in two blocks.
+            Persons and weights in the same blocks of rows as X; no person may have rows in two
+            blocks.
         n_rows : int or None, default=None
-            As for :meth:`from_loaders`, if Dask does not know it.
+            As for :meth:`from_loaders`, if unknown to Dask.
 
         Returns
         -------
@@ -720,7 +721,7 @@ class Partitions:
     def _of_table(
         cls, loaders: Sequence[Any], columns: Any, n_rows: int | None, owners: tuple[str, ...]
     ) -> Partitions:
-        """Partitions with named columns."""
+        """Return partitions with named columns."""
         return cls._of(
             tuple(loaders),
             len(columns.features),
@@ -732,7 +733,7 @@ class Partitions:
 
     @classmethod
     def _of(cls, loaders: tuple[Any, ...], n_features: int, **facts: Any) -> Partitions:
-        """Partitions, at least one."""
+        """Return partitions; at least one is required."""
         if not 1 <= len(loaders) <= MAX_PARTITIONS:
             raise InvalidParameterError.of(
                 "partitions", got=len(loaders), accepted=f"1 to {MAX_PARTITIONS} of them"

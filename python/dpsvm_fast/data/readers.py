@@ -1,7 +1,7 @@
-"""Readers of CSV, Parquet, Arrow, npz and LIBSVM files: a block of rows at a time.
+"""Block-wise readers of CSV, Parquet, Arrow, npz and LIBSVM files.
 
-Arrow, numpy and scipy do most of the work. This module bounds their memory, and reports the row of
-an invalid cell without quoting it.
+Arrow, NumPy and SciPy do most of the work. This module bounds their memory, and reports the row of
+an invalid cell without quoting the cell.
 """
 
 from __future__ import annotations
@@ -68,25 +68,25 @@ MEMORY_ADVICE = "raise the memory limit: max_memory= of open_table, --max-memory
 
 
 class Source(ABC):
-    """An opened file: its header has been read, its rows have not.
+    """Opened file whose header has been read, but no row.
 
     Parameters
     ----------
     path : str
     schema : TableSchema
     labelled : bool
-        Whether labels are read.
+        Whether to read labels.
     owned : bool, default=False
-        Whether persons and weights are read, where the schema has them.
+        Whether to read persons and weights, if the schema has them.
     room : int, default=ROOM
-        Bytes that reading may take.
+        Memory limit for reading, in bytes.
 
     Attributes
     ----------
     schema : TableSchema
-        With every column named.
+        Schema with every column named.
     n_rows : int or None
-        Where the file says it.
+        Number of rows, if the file states it.
     sparse : bool
         Whether rows are CSR matrices.
     """
@@ -112,25 +112,25 @@ class Source(ABC):
 
     @abstractmethod
     def _named(self, schema: TableSchema) -> TableSchema:
-        """Read the header: the schema with every column named."""
+        """Read the header; return the schema with every column named."""
 
     @abstractmethod
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows, labels and owners, in order; ``progress`` receives the bytes read so far."""
+        """Yield rows, labels and owners in order; ``progress`` receives the bytes read so far."""
 
     def _made_decoder(self) -> Any:
-        """What converts cells to rows in every pass."""
+        """Return the decoder that converts cells to rows in every pass."""
         how: dict[str, Any] = {"labelled": self.labelled, "owned": self.owned, "room": self.room}
         return RowDecoder(self.schema, file=self.file, by_place=self.by_place, **how)
 
 
 class CountedText:
-    """A text file that is read once, from its beginning, perhaps by another thread.
+    """Text file that is read once from its beginning, possibly by another thread.
 
     Parameters
     ----------
     path : str
-        Unpacked where the name ends in ``.gz``.
+        Path of the file; it is decompressed if the name ends in ``.gz``.
     """
 
     def __init__(self, path: str) -> None:
@@ -140,7 +140,7 @@ class CountedText:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of the file that were read."""
+        """Number of bytes read from the file."""
         return self._file.tell()
 
     def read(self, size: int) -> bytes:
@@ -163,12 +163,12 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 
 
 def is_compressed(path: str) -> bool:
-    """Return whether the name ends like a gzip file."""
+    """Return whether the name is that of a gzip file."""
     return path.lower().endswith(".gz")
 
 
 def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
-    """Return an error for a row that exceeds its memory limit."""
+    """Return the error for a row that exceeds its memory limit."""
     return TableError(
         f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MEMORY_ADVICE}"
     )
@@ -188,13 +188,13 @@ MAX_TEXTS = 2**12
 
 
 def cell_error(file: str, row: int | None, column: str, reason: str) -> TableError:
-    """Return an error that says where: rows count from 1, without the header."""
+    """Return the error for a cell, with its place: rows count from 1, without the header."""
     place = "" if row is None else f"row {row}, "
     return TableError(f"{file}: {place}column {quoted(column)}: {reason}")
 
 
 def numbers(values: Any) -> NDArray[np.float32]:
-    """Return the numbers of an Arrow or numpy array: NaN if missing, inf beyond float32."""
+    """Return the numbers of an Arrow or NumPy array: NaN if missing, inf beyond float32."""
     if isinstance(values, np.ndarray):
         with np.errstate(over="ignore"):
             return values.astype(np.float32, copy=False)
@@ -216,11 +216,11 @@ class Lookup:
     Parameters
     ----------
     declared : sequence of str and int
-        Code 0, 1, ...
+        Values with codes 0, 1, ...
     missing_texts : sequence of str
-        Texts that mean a missing value, unless they are declared.
+        Texts that mean a missing value, unless declared.
     missing, undeclared : int
-        Codes of no value, and of one that is not declared.
+        Codes of a missing value and of an undeclared value.
     """
 
     kind: type = np.int64
@@ -241,7 +241,7 @@ class Lookup:
 
     @staticmethod
     def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | None:
-        """For a column of categories, truth values, dates or text; None for one of numbers."""
+        """Return the lookup for a column of categories, booleans, dates or text; else None."""
         if column.bounds is not None:
             return None
         if column.dates is not None:
@@ -263,9 +263,9 @@ class Lookup:
         return found
 
     def codes(self, values: Any) -> NDArray[Any]:
-        """Return a code for each cell of an Arrow or numpy array, or of a list of values.
+        """Return a code for each cell of an Arrow or NumPy array or a list of values.
 
-        Or of different words and the place of each cell among them.
+        Alternatively, return codes of distinct words and each cell's place among them.
         """
         if isinstance(values, tuple):
             words, places = values
@@ -287,9 +287,9 @@ class Lookup:
         return found
 
     def _of_dictionary(self, words: Any) -> NDArray[Any]:
-        """Codes of an Arrow dictionary, and one more for cells without a value.
+        """Return the codes of an Arrow dictionary, and one more for missing cells.
 
-        Slices of a batch share their dictionary, which is looked up once.
+        Slices of a batch share a dictionary, which is looked up once.
         """
         places = [None if one is None else one.address for one in words.buffers()]
         key = (str(words.type), len(words), words.offset, places)
@@ -301,20 +301,20 @@ class Lookup:
         return self._known[2]
 
     def _of_unique(self, values: Iterable[Any]) -> NDArray[Any]:
-        """Codes of different values."""
+        """Return the codes of distinct values."""
         return np.fromiter(map(self._code, values), dtype=self.kind)
 
     def forget(self) -> None:
-        """Release what was kept of cells that have become rows: nothing here."""
+        """Release the values of cells that have become rows; nothing is stored in this class."""
 
     def _code(self, value: Any) -> float:
-        """Code of one cell."""
+        """Return the code of one cell."""
         value = value.item() if isinstance(value, np.generic) else value
         value = value.decode("utf-8", errors="replace") if isinstance(value, bytes) else value
         return self._missing if is_missing(value) else self._code_of_value(value)
 
     def _code_of_value(self, value: Any) -> float:
-        """Code of one value, as text where it is text in the file."""
+        """Return the code of one value, as text if it is text in the file."""
         if isinstance(value, bool):
             texts = [str(value), str(value).lower(), str(int(value))]
         elif isinstance(value, float) and value.is_integer():
@@ -331,7 +331,7 @@ class Lookup:
 
 
 class Dates(Lookup):
-    """Days since a first date; NaN for no value, infinity for what is not a date."""
+    """Lookup of days since a first date: NaN if missing, infinity if not a date."""
 
     kind = np.float64
 
@@ -340,7 +340,7 @@ class Dates(Lookup):
         self._first, self._missing = first, math.nan  # type: ignore[assignment]
 
     def codes(self, values: Any) -> NDArray[Any]:
-        """Return the day number of each cell; non-text dates are converted as one column."""
+        """Return the day number of each cell; dates that are not text are converted together."""
         kind = getattr(values, "type", None)
         if kind is not None and str(kind).startswith(("date", "timestamp")):
             # With a time zone: the time in UTC.
@@ -352,7 +352,7 @@ class Dates(Lookup):
         return super().codes(values)
 
     def _code_of_value(self, value: Any) -> float:
-        """Days to one date."""
+        """Return the days to one date."""
         if str(value).strip() in self._missing_texts:
             return math.nan
         found = days(value, self._first)
@@ -360,7 +360,7 @@ class Dates(Lookup):
 
 
 class Numbered(Lookup):
-    """Numbers of values in the order in which they come; many values are kept until ``forget``.
+    """Lookup that numbers values in order of appearance; many values are kept until ``forget``.
 
     Parameters
     ----------
@@ -374,7 +374,7 @@ class Numbered(Lookup):
         self._kept, self._n_lasting = list(lasting), len(lasting)
 
     def forget(self) -> None:
-        """Let the values go, if they are many."""
+        """Drop the values if there are many."""
         if len(self._kept) > MAX_TEXTS:
             self._known = None
             del self._kept[self._n_lasting :]
@@ -386,7 +386,7 @@ class Numbered(Lookup):
 
 
 class Words(Numbered):
-    """Numbers of texts; what they are hashed to is computed late."""
+    """Lookup that numbers texts; their hashes are computed later."""
 
     def __init__(self, column: Column, missing_texts: Sequence[str]) -> None:
         super().__init__(missing_texts, column.missing or "")
@@ -395,7 +395,7 @@ class Words(Numbered):
             self._missing = ZEROS if column.missing == NONE else 0
 
     def features(self, places: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Return hashed words of the texts at these places, each row of norm 1 or 0."""
+        """Return the hashed words of the texts at these places; rows have norm 1 or 0."""
         from sklearn.feature_extraction.text import HashingVectorizer
 
         hashing = HashingVectorizer(
@@ -408,7 +408,7 @@ class Words(Numbered):
         return np.asarray(hashing.transform(texts)[inverse.ravel()].toarray())
 
     def _code_of_value(self, value: Any) -> float:
-        """The place of one text."""
+        """Return the place of one text."""
         if not isinstance(value, str):
             return UNDECLARED
         return self._missing if value.strip() in self._missing_texts else self._number(value)
@@ -441,14 +441,14 @@ UNDECLARED_CATEGORY = (
 
 
 class LabelDecoder(Lookup):
-    """Turns cells into labels, each one of the declared classes.
+    """Decoder from cells to labels of the declared classes.
 
     Parameters
     ----------
     schema : TableSchema
-        With classes.
+        Schema with classes.
     file : str
-        Its name in messages.
+        File name for messages.
     """
 
     def __init__(self, schema: TableSchema, file: str) -> None:
@@ -462,7 +462,7 @@ class LabelDecoder(Lookup):
         self._classes = np.array(schema.classes)
 
     def decode(self, codes: NDArray[Any], before: int) -> NDArray[Any]:
-        """Return the labels of these codes; ``before`` rows precede them."""
+        """Return the labels of codes; ``before`` rows precede them."""
         missing = (codes == MISSING)[codes < 0][:1].any()
         reason = "no label" if missing else "a label that is not one of the declared classes"
         reason = f"{reason}; correct the file, or classes in the schema"
@@ -473,17 +473,17 @@ class LabelDecoder(Lookup):
 
 
 class PersonDecoder(Numbered):
-    """Turns ids into digests of persons, under a key that is kept nowhere else.
+    """Decoder from ids to keyed digests of persons; the key is stored nowhere else.
 
-    Without the key, a digest reveals only whether two ids are equal. Codes number the ids in order
-    of appearance.
+    Without the key, digests reveal only whether two ids are equal. Codes number the ids in order of
+    appearance.
 
     Parameters
     ----------
     schema : TableSchema
-        With the column of persons.
+        Schema with the column of persons.
     file : str
-        Its name in messages.
+        File name for messages.
     """
 
     def __init__(self, schema: TableSchema, file: str) -> None:
@@ -492,13 +492,13 @@ class PersonDecoder(Numbered):
         self._key = secrets.token_bytes(32)
 
     def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
-        """Return the digests of these codes; ``before`` rows precede them."""
+        """Return the digests of codes; ``before`` rows precede them."""
         reason = "no person id; every row needs one"
         _check_cells(codes >= 0, self._file, before, self._name, reason)
         return np.array(self._kept, dtype="S16")[codes]
 
     def _code_of_value(self, value: Any) -> float:
-        """The place of one id: text without blanks around it, or a whole number."""
+        """Return the place of one id: stripped text, or an integer."""
         if str(value).strip() in self._missing_texts:
             return MISSING
         whole = isinstance(value, (bool, float)) and value == math.floor(value)
@@ -507,24 +507,24 @@ class PersonDecoder(Numbered):
 
 
 class WeightDecoder:
-    """Checks weights.
+    """Decoder that checks weights.
 
     Parameters
     ----------
     schema : TableSchema
-        With the column of weights.
+        Schema with the column of weights.
     file : str
-        Its name in messages.
+        File name for messages.
     """
 
     def __init__(self, schema: TableSchema, file: str) -> None:
         self._file, self._name = file, str(schema.weight)
 
     def decode(self, cells: NDArray[np.int32], before: int) -> NDArray[np.float64]:
-        """Return the weights in these cells; ``before`` rows precede them."""
+        """Return the weights in cells; ``before`` rows precede them."""
         found = cells.view(np.float32).astype(np.float64)
         right = np.isfinite(found) & (found >= 0.0)
-        reason = "not a weight, that is a finite, non-negative number"
+        reason = "not a finite, non-negative weight"
         _check_cells(right, self._file, before, self._name, reason)
         return found
 
@@ -532,34 +532,34 @@ class WeightDecoder:
 def _check_cells(
     right: NDArray[np.bool_], file: str, before: int, column: str, reason: str
 ) -> None:
-    """Refuse the first invalid cell of a column, after ``before`` rows."""
+    """Refuse the first invalid cell of a column; ``before`` rows precede it."""
     if not right.all():
         raise cell_error(file, before + int(right.argmin()) + 1, column, reason)
 
 
 class RowDecoder:
-    """Turns the columns of a file into rows, and checks every cell.
+    """Decoder from the columns of a file to rows; it checks every cell.
 
     Parameters
     ----------
     schema : TableSchema
-        With every column named.
+        Schema with every column named.
     labelled : bool
     file : str
-        Its name in messages.
+        File name for messages.
     owned : bool, default=False
-        Whether persons and weights are read, where the schema has them.
+        Whether to read persons and weights, if the schema has them.
     room : int, default=ROOM
-        Bytes that reading may take.
+        Memory limit for reading, in bytes.
     by_place : bool, default=False
-        Whether rows come as matrices only.
+        Whether rows are given as matrices only.
     names_rows : bool, default=True
-        Whether messages have the number of a row.
+        Whether messages contain row numbers.
 
     Attributes
     ----------
     max_rows : int
-        To be decoded at a time.
+        Largest number of rows to decode at a time.
     """
 
     def __init__(
@@ -602,7 +602,7 @@ class RowDecoder:
         self._lookups += [one if isinstance(one, Lookup) else None for one in self.owners.values()]
 
     def place(self, number: int) -> int | None:
-        """Return the feature of a column whose numbers are features; None for another one."""
+        """Return the feature index of a numeric column; None for other columns."""
         is_feature = number < len(self._columns) and self.is_number(number)
         return self._columns[number][0] if is_feature else None
 
@@ -611,9 +611,9 @@ class RowDecoder:
         return self._lookups[number] is None
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
-        """Return cells of one column as 4 bytes each: numbers or codes.
+        """Return the cells of one column as numbers or codes of 4 bytes each.
 
-        They are an Arrow or numpy array, or those of a text: words, and their places or numbers.
+        Input is an Arrow or NumPy array, or of a text file: words, and their places or numbers.
         """
         lookup = self._lookups[number]
         if lookup is None:
@@ -632,14 +632,14 @@ class RowDecoder:
             lookup.forget()
 
     def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
-        """Return features, labels, and persons and weights where they are read.
+        """Return features, labels and, if read, persons and weights.
 
         Parameters
         ----------
         cells : sequence of arrays
-            Cells of every column, as in :meth:`cells`.
+            Cells of every column, as returned by :meth:`cells`.
         before : int
-            Number of rows before these, for messages.
+            Number of preceding rows, for messages.
         """
         X = np.zeros((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
@@ -655,16 +655,16 @@ class RowDecoder:
     def finish(
         self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
     ) -> tuple[Any, ...]:
-        """Return features and the rest, as :meth:`rows` does, once the numbers are in place.
+        """Complete the features once numbers are in place; return what :meth:`rows` returns.
 
         Parameters
         ----------
         X : ndarray of shape (n_rows, n_features)
-            With zeros where no number is.
+            Features with numbers filled in and zeros elsewhere.
         cells : mapping
-            Cells of every other column by its number.
+            Cells of the other columns by column number.
         before : int
-            Number of rows before these, for messages.
+            Number of preceding rows, for messages.
         """
         for j, (place, column, lookup) in enumerate(self._columns):
             if lookup is not None and column.is_number:
@@ -679,7 +679,7 @@ class RowDecoder:
         return (X, y, owners) if owners else (X, y)
 
     def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Any, ...]:
-        """Return the rows of a matrix file, with columns in the order of the schema."""
+        """Return the rows of a matrix file, with columns in schema order."""
         if not self._is_matrix:
             given = [*block.T] if self.labels is None else [*block.T, labels]
             return self.rows([self.cells(j, one) for j, one in enumerate(given)], before)
@@ -697,7 +697,7 @@ class RowDecoder:
         codes: NDArray[np.int32],
         before: int,
     ) -> None:
-        """Indicators of categories, places on a scale, truth values or hashed words."""
+        """Write indicators of categories, positions on a scale, booleans or hashed words."""
         wrong = np.flatnonzero(codes < -1)
         if wrong.size:
             row = before + int(wrong[0])
@@ -717,7 +717,7 @@ class RowDecoder:
         X[rows, place + codes[rows]] = 1.0
 
     def _check(self, X: Rows, before: int) -> None:
-        """Fill in public values for missing ones; refuse what is then not a number."""
+        """Replace missing values by public ones; refuse cells that are not numbers."""
         if np.isfinite(X).all():
             return
         if self._alike is not None and self._alike.missing is not None:
@@ -732,13 +732,13 @@ class RowDecoder:
                 column = replace(self._alike, name=f"x{place}")
             else:
                 column = next(one for at, one, _ in self._columns if at == place)
-            reason = "not a finite number of single precision" if column.dates is None else NO_DATE
+            reason = "not a finite single-precision number" if column.dates is None else NO_DATE
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)
             raise self._wrong(before + row, column, reason)
 
     def _wrong(self, row: int, column: Column, reason: str) -> TableError:
-        """An error for a cell."""
+        """Return the error for a cell."""
         return cell_error(self._file, row + 1 if self._names_rows else None, column.name, reason)
 
 
@@ -746,7 +746,7 @@ NO_DATE = "not a date such as 2024-12-31 or 2024-12-31 23:59:59"
 
 
 def _missing_reason(column: Column) -> str:
-    """What can be done."""
+    """Return the message about a missing value, with the remedy."""
     example = "missing = false" if column.boolean else 'missing = "none"'
     if column.bounds is not None:
         example = f"missing = {column.bounds[0]:g}"
@@ -763,18 +763,19 @@ PERSON_BYTES = 64
 
 
 class Columns:
-    """Columns of equal length, written one after the other and read by rows.
+    """Columns of equal length, written one after another and read by rows.
 
-    In memory where they fit, else in an unnamed temporary file that only this process can read.
+    They are in memory if they fit, else in an unnamed temporary file that only this process can
+    read.
 
     Parameters
     ----------
     n_columns, n_rows : int
     dtype : dtype
     room : int
-        Bytes that they may take in memory.
+        Memory limit in bytes.
     stack : ExitStack
-        Removes the file.
+        Stack that removes the file.
     """
 
     def __init__(
@@ -788,7 +789,7 @@ class Columns:
             self._file: Any = stack.enter_context(tempfile.TemporaryFile(buffering=0))  # noqa: SIM115
 
     def write(self, column: int, start: int, values: NDArray[Any]) -> None:
-        """Write cells of a column from this row on."""
+        """Write cells of a column from a given row on."""
         if self._array is not None:
             self._array[column, start : start + len(values)] = values
         else:
@@ -796,7 +797,7 @@ class Columns:
             self._file.write(np.ascontiguousarray(values, self._dtype).view(np.uint8).data)
 
     def read(self, start: int, count: int) -> NDArray[Any]:
-        """Return some rows, of shape (n_columns, count)."""
+        """Return ``count`` rows as an array of shape (n_columns, count)."""
         if self._array is not None:
             return self._array[:, start : start + count]
         found = np.empty((self._shape[0], count), self._dtype)
@@ -830,13 +831,13 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class CsvSource(Source):
-    """Rows of a text file with one record a line."""
+    """Source of a delimited text file."""
 
     # Where the schema names none.
     delimiter = ","
 
     def _named(self, schema: TableSchema) -> TableSchema:
-        """Take names from the header, or from the schema, perhaps without the target."""
+        """Take names from the header, or from the schema, possibly without the target."""
         self._text, self._delimiter = schema.text, schema.text.delimiter or self.delimiter
         self._names = read_header(self.path, self._text, self._delimiter, room=self.room)
         header, target, n_cells = self._text.header, schema.target, len(self._names)
@@ -871,7 +872,7 @@ class CsvSource(Source):
         return found
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows and labels."""
+        """Yield rows, labels and owners."""
         before, (reader, coded) = 0, self._reader()
 
         def row() -> int:
@@ -897,13 +898,12 @@ class CsvSource(Source):
                 progress(source.n_bytes)
 
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
-        """Blocks of whole records in UTF-8, without the header.
+        """Yield blocks of whole records in UTF-8, without the header.
 
         Raises
         ------
         TableError
-            The file is damaged, is not text, ends within quotes, or has a record that is too long,
-            number ``row``.
+            The file is damaged, is not text, ends within quotes, or has a record that is too long.
         """
         records = RecordEnds(self._text.quote, self._delimiter)
         is_header, longest = self._text.header is True, self.room // RECORD_SHARE
@@ -934,7 +934,7 @@ class CsvSource(Source):
             yield b"".join(parts)
 
     def _pieces(self, source: CountedText) -> Iterator[bytes]:
-        """The text in UTF-8, some of it at a time."""
+        """Yield pieces of the text in UTF-8."""
         block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
         encoding = self._text.encoding
         is_plain = encoding.lower() in UTF_8
@@ -955,14 +955,14 @@ class CsvSource(Source):
 
     @property
     def _target(self) -> str:
-        """Name of the column of labels."""
+        """Return the name of the label column."""
         target = self.schema.target
         if isinstance(target, int):
             return self._names[target % len(self._names)]
         return str(target)
 
     def _reader(self) -> tuple[TextCells, list[int]]:
-        """What reads cells, and the number for the decoder of each column that is read as codes."""
+        """Return the cell reader, and the decoder's index of each column read as codes."""
         slots = dict.fromkeys(self._names, ("ignored", 0))
         coded: list[int] = []
         read = [column.name for column in self.schema.features]
@@ -985,7 +985,7 @@ class CsvSource(Source):
         return reader, coded
 
     def _wrong(self, row: int, place: int, reason: str, n_cells: int) -> TableError:
-        """Return an error for a record that cannot be read, without its cells."""
+        """Return the error for an unreadable record, without its cells."""
         if reason == "cells":
             return TableError(
                 f"{self.file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
@@ -1031,7 +1031,7 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
 
 
 def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> list[str]:
-    """Cells of the first record that is not a blank line."""
+    """Return the cells of the first record that is not blank."""
     file = os.path.basename(path)
     quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
     encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
@@ -1063,7 +1063,7 @@ def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> 
 
 
 def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
-    """The lines of a first record, after a limited number of blank ones."""
+    """Yield the lines of the first record, after a limited number of blank lines."""
     left = longest
     for n_blank in itertools.count():
         line = stream.readline(left + 1)
@@ -1082,7 +1082,7 @@ def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def reading(file: str, *damaged: type[Exception]) -> Iterator[None]:
-    """Replace Arrow's errors, which may quote cells, and others by one that only names the file."""
+    """Replace errors of Arrow and others, which may quote cells, by one that names the file."""
     from pyarrow import ArrowException
 
     is_damaged = False
@@ -1101,7 +1101,7 @@ def reading(file: str, *damaged: type[Exception]) -> Iterator[None]:
 
 
 def column_types(file: str, schema: Any) -> dict[str, Any]:
-    """Return types by name of column, which must be different."""
+    """Return column types by name; names must be distinct."""
     names = list(schema.names)
     if len(names) > MAX_COLUMNS:
         raise TableError(f"{file}: got {len(names)} columns, expected at most {MAX_COLUMNS}")
@@ -1127,13 +1127,13 @@ ACCEPTED = {
 
 
 def kind_of(type: Any) -> str:
-    """Return which of ``TYPES`` a type is, whose values may be kept in a dictionary; else ""."""
+    """Return which of ``TYPES`` a type (or its dictionary values) is; else ""."""
     name = str(type).lower().removeprefix("dictionary<values=")
     return next((kind for kind, begins in TYPES.items() if name.startswith(begins)), "")
 
 
 def check_type(file: str, column: Column, type: Any) -> None:
-    """Refuse a type that is not a number, or not a category."""
+    """Refuse a column type that does not fit the schema."""
     fact = next((one for one in ACCEPTED if getattr(column, one) is not None), "categories")
     accepted, expected = ACCEPTED[fact]
     if kind_of(type) not in accepted and str(type) != "null":
@@ -1144,7 +1144,7 @@ def check_type(file: str, column: Column, type: Any) -> None:
 
 
 def hint(type: Any) -> str:
-    """Return what a schema may say of a column of this type."""
+    """Return a schema entry that suits a column of this type."""
     kind = kind_of(type)
     return f"{kind} = {'true' if kind == 'boolean' else []}" if kind else "ignore = true"
 
@@ -1160,10 +1160,10 @@ READ_BYTES = 2**16
 
 
 class _Columnar(Source):
-    """What both formats share: columns have names and types, which are public."""
+    """Base of Parquet and Arrow sources, whose columns have public names and types."""
 
     def _named(self, schema: TableSchema) -> TableSchema:
-        """Refuse columns of other types than the schema says."""
+        """Refuse columns of other types than the schema declares."""
         types = self._types()
         how = {"labelled": self.labelled, "owned": self.owned}
         named = schema.of_names(list(types), file=self.file, **how)
@@ -1181,15 +1181,15 @@ class _Columnar(Source):
 
     @property
     def _step(self) -> int:
-        """Rows that are decoded at a time."""
+        """Number of rows decoded at a time."""
         return int(min(BLOCK_ROWS, self._decoder.max_rows))
 
     @abstractmethod
     def _types(self) -> dict[str, Any]:
-        """Types by name of column."""
+        """Return column types by name."""
 
     def _cells(self, batch: Any, names: Sequence[str]) -> list[NDArray[np.int32]]:
-        """Cells of these columns."""
+        """Return the cells of some columns."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         with reading(self.file):
             # Offsets and places of a damaged file may point anywhere.
@@ -1197,21 +1197,21 @@ class _Columnar(Source):
         return [self._decoder.cells(self._numbers[name], columns[name]) for name in names]
 
     def _decoded(self, batch: Any, before: int) -> tuple[Any, ...]:
-        """Rows, labels and owners."""
+        """Return rows, labels and owners."""
         self._decoder.forget()
         rows: tuple[Any, ...] = self._decoder.rows(self._cells(batch, self._names), before)
         return rows
 
 
 class ParquetSource(_Columnar):
-    """Rows of a Parquet file."""
+    """Source of a Parquet file."""
 
     def _types(self) -> dict[str, Any]:
         types, self.n_rows = parquet_types(self.path)
         return types
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows and labels."""
+        """Yield rows, labels and owners."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
         size, before = os.path.getsize(self.path), 0
         coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
@@ -1235,7 +1235,7 @@ class ParquetSource(_Columnar):
     def _at_once(
         self, file: Any, groups: Iterable[Group], before: int
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels of row groups, all columns together."""
+        """Yield rows and labels of row groups, all columns together."""
         for batch in self._batches(file, [group[0] for group in groups], self._names, self._step):
             yield self._decoded(batch, before)
             before += batch.num_rows
@@ -1243,7 +1243,7 @@ class ParquetSource(_Columnar):
     def _in_turn(
         self, file: Any, groups: Iterable[Group], before: int
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows and labels of row groups, some columns after the others."""
+        """Yield rows and labels of row groups, reading a few columns at a time."""
         room, most = self.room // WHOLE_SHARE, self._decoder.max_rows
         texts = any(column.text is not None for column in self.schema.features)
         for number, n_rows, parts in groups:
@@ -1271,7 +1271,7 @@ class ParquetSource(_Columnar):
             before += n_rows
 
     def _batches(self, file: Any, groups: list[int], names: list[str], step: int) -> Iterator[Any]:
-        """Batches of at most ``step`` rows of some columns."""
+        """Yield batches of at most ``step`` rows of some columns."""
         with reading(self.file):
             batches = file.iter_batches(step, row_groups=groups, columns=names)
         while True:
@@ -1282,10 +1282,10 @@ class ParquetSource(_Columnar):
             yield batch
 
     def _groups(self) -> list[Group]:
-        """Row groups: number, rows, and columns that can be read together.
+        """Return the row groups: number, rows, and columns that can be read together.
 
-        Arrow unpacks a page as a whole, and keeps one of every column. What the list of row groups
-        says of sizes need not be so; the header in front of each page is what Arrow goes by.
+        Arrow unpacks whole pages, and keeps one per column. The sizes in the list of row groups may
+        be wrong; Arrow uses the header of each page.
         """
         room, found = self.room // PAGES_SHARE, []
         with mapped_bytes(self.path) as data, reading(self.file, *DAMAGED_SIZES):
@@ -1313,13 +1313,13 @@ class ParquetSource(_Columnar):
 
 
 class ArrowSource(_Columnar):
-    """Rows of an Arrow IPC file (Feather 2) or of a stored stream."""
+    """Source of an Arrow IPC file (Feather 2) or of a stored stream."""
 
     def _types(self) -> dict[str, Any]:
         return arrow_types(self.path)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows and labels."""
+        """Yield rows, labels and owners."""
         import pyarrow as pa
 
         size, before = os.path.getsize(self.path), 0
@@ -1355,9 +1355,9 @@ class ArrowSource(_Columnar):
                 progress(size * n_read // max(n_read, n_batches or n_read))
 
     def _is_packed(self, data: mmap.mmap) -> bool:
-        """Refuse packed batches and dictionaries that do not fit once unpacked.
+        """Return whether data are compressed; refuse what does not fit when decompressed.
 
-        Unpacked data take no additional memory.
+        Uncompressed data take no additional memory.
         """
         with reading(self.file):
             schema = _opened(memoryview(data), data, None).schema
@@ -1392,7 +1392,7 @@ class ArrowSource(_Columnar):
 
 
 def parquet_types(path: str) -> tuple[dict[str, Any], int]:
-    """Return types by name of column, and the number of rows."""
+    """Return column types by name, and the number of rows."""
     parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
     file = os.path.basename(path)
     with open(path, "rb") as end:
@@ -1408,7 +1408,7 @@ def parquet_types(path: str) -> tuple[dict[str, Any], int]:
 
 
 def arrow_types(path: str) -> dict[str, Any]:
-    """Return types by name of column."""
+    """Return column types by name."""
     file = os.path.basename(path)
     optional_module("pyarrow", "reading Arrow files", "arrow")
     with open(path, "rb") as start:
@@ -1423,18 +1423,18 @@ def arrow_types(path: str) -> dict[str, Any]:
 
 
 def mapped_bytes(path: str) -> mmap.mmap:
-    """Map the bytes of a file, which take no memory, until the last array on them is freed."""
+    """Map the bytes of a file until the last array on them is freed."""
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 def _is_arrow_file(data: mmap.mmap) -> bool:
-    """Whether it is a file with a list of its batches, and no stream."""
+    """Return whether the bytes are an Arrow file with a list of batches, not a stream."""
     return data[: len(ARROW_MARK)] == ARROW_MARK
 
 
 def _opened(source: Any, data: mmap.mmap, names: Sequence[str] | None) -> Any:
-    """Return a reader of these columns, or of all."""
+    """Return a reader of some columns, or of all."""
     import pyarrow as pa
 
     opener, options = pa.ipc.open_file if _is_arrow_file(data) else pa.ipc.open_stream, None
@@ -1445,9 +1445,9 @@ def _opened(source: Any, data: mmap.mmap, names: Sequence[str] | None) -> Any:
 
 
 def _messages(data: mmap.mmap) -> Iterator[Any]:
-    """Messages of a stream, or the dictionaries and record batches that a file lists.
+    """Yield the messages of a stream, or the dictionaries and batches listed in a file.
 
-    Not every file is a stream between two marks: those of polars have no length of their schema.
+    Not every file is a stream between two marks: polars omits the length of the schema.
     """
     import pyarrow as pa
 
@@ -1466,7 +1466,7 @@ def _messages(data: mmap.mmap) -> Iterator[Any]:
 
 
 def _forget(data: mmap.mmap) -> None:
-    """Release the memory of pages that were read, if the system can."""
+    """Release the memory of pages already read, if the system supports it."""
     if hasattr(mmap, "MADV_DONTNEED"):
         data.madvise(mmap.MADV_DONTNEED)
 
@@ -1499,12 +1499,12 @@ LARGEST_FOOTER = 2**23
 
 
 def _cut_off(file: str) -> TableError:
-    """Return an error for a file whose sizes make no sense."""
+    """Return the error for a file with impossible sizes."""
     return TableError(f"{file}: the file is damaged or cut off; copy it again")
 
 
 def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> TableError:
-    """Return an error for what would take too much memory once it is unpacked."""
+    """Return the error for data that would take too much memory when decompressed."""
     return TableError(
         f"{file}: {what} take {n_bytes} bytes unpacked, expected at most {room}; write the file "
         f"with smaller {smaller}, or {MEMORY_ADVICE}"
@@ -1512,7 +1512,7 @@ def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> T
 
 
 def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
-    """Bytes that reading a column chunk takes."""
+    """Return the bytes of memory to read a column chunk."""
     kind, at, first = chunk[1], chunk[9], chunk.get(11, 0)
     if 0 < first < at:
         at = first
@@ -1535,7 +1535,7 @@ def _pages(data: mmap.mmap, chunk: dict[int, Any]) -> int:
 
 
 def _thrift(data: mmap.mmap, at: int, levels: int) -> tuple[dict[int, Any], int]:
-    """The fields of a compact Thrift structure, by number, and its end."""
+    """Return the fields of a compact Thrift structure by number, and its end."""
     found: dict[int, Any] = {}
     number = 0
     while data[at]:
@@ -1550,7 +1550,7 @@ def _thrift(data: mmap.mmap, at: int, levels: int) -> tuple[dict[int, Any], int]
 
 
 def _thrift_value(data: mmap.mmap, at: int, kind: int, levels: int) -> tuple[Any, int]:
-    """A field of a structure or an element of a list, and its end."""
+    """Return a field of a structure or an element of a list, and its end."""
     if kind in (4, 5, 6):
         return _whole(data, at)
     if kind < 4 or kind == 7:
@@ -1572,7 +1572,7 @@ def _thrift_value(data: mmap.mmap, at: int, kind: int, levels: int) -> tuple[Any
 
 
 def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """A number of up to 64 bits, and its end."""
+    """Return a number of up to 64 bits, and its end."""
     value = 0
     for shift in range(0, 70, 7):
         value |= (data[at] & 127) << shift
@@ -1583,13 +1583,13 @@ def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
 
 
 def _whole(data: mmap.mmap, at: int) -> tuple[int, int]:
-    """A number with its sign, and its end."""
+    """Return a signed number, and its end."""
     value, at = _varint(data, at)
     return (value >> 1) ^ -(value & 1), at
 
 
 def _slot(data: Any, table: int, number: int) -> int:
-    """Where a field of a FlatBuffers table is; 0 if it has none."""
+    """Return the position of a field of a FlatBuffers table; 0 if absent."""
     about = table - struct.unpack_from("<i", data, table)[0]
     size = struct.unpack_from("<H", data, about)[0]
     if 4 + 2 * number >= size:
@@ -1599,20 +1599,20 @@ def _slot(data: Any, table: int, number: int) -> int:
 
 
 def _number(data: Any, kind: str, table: int, number: int) -> int:
-    """A number in a FlatBuffers table; 0 if it has none."""
+    """Return a number in a FlatBuffers table; 0 if absent."""
     at = _slot(data, table, number)
     return int(struct.unpack_from(kind, data, at)[0]) if at else 0
 
 
 def _child(data: Any, at: int) -> int:
-    """Return the target of a field's offset."""
+    """Return the target of an offset field."""
     if not at:
         raise ValueError("a field is missing")
     return int(at + struct.unpack_from("<I", data, at)[0])
 
 
 def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
-    """Unpacked size of the packed buffers of a batch: all, or those at these places."""
+    """Return the decompressed size of all, or some, compressed buffers of a batch."""
     if not _slot(data, batch, 3):
         return 0
     buffers = _child(data, _slot(data, batch, 2))
@@ -1626,7 +1626,7 @@ def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
 
 
 def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
-    """Which buffers of a batch belong to these columns; None where the types do not tell."""
+    """Return which buffers of a batch belong to some columns; None if unknown."""
     from pyarrow import types
 
     def count(kind: Any) -> int | None:
@@ -1692,7 +1692,7 @@ NPZ_DAMAGED = (
 
 
 class NpzSource(Source):
-    """Rows ``X`` of shape (n_samples, n_features), and labels ``y``; columns are those of X."""
+    """Source of an npz file with rows ``X`` of shape (n_samples, n_features) and labels ``y``."""
 
     by_place = True
 
@@ -1720,7 +1720,7 @@ class NpzSource(Source):
             return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows and labels."""
+        """Yield rows, labels and owners."""
         size, n_rows = os.path.getsize(self.path), int(self.n_rows or 0)
         step = max(1, min(self.room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
         with ExitStack() as stack:
@@ -1750,7 +1750,7 @@ def npz_width(path: str) -> int:
 
 
 def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _Member | None]:
-    """X and y, opened."""
+    """Open X and y."""
     file = os.path.basename(path)
     content = stack.enter_context(_File(path))
     try:
@@ -1782,12 +1782,12 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
 
 
 def _damaged(file: str) -> TableError:
-    """Return an error for a file that cannot be read to its end."""
+    """Return the error for a file that cannot be read to its end."""
     return TableError(f"{file}: not an .npz file, or cut off or damaged; copy it again")
 
 
 class _File(io.FileIO):
-    """A file of which no more than ``longest`` is read at once, where that is not negative."""
+    """File with a limit ``longest`` on single reads, if not negative."""
 
     longest = LARGEST_LIST
 
@@ -1801,12 +1801,12 @@ class _File(io.FileIO):
 
 
 class _Member:
-    """An array in an archive, read from its start.
+    """Array in an archive, read from its start.
 
     Raises
     ------
     Exception
-        One of ``DAMAGED``.
+        One of ``DAMAGED`` if the archive is damaged.
     """
 
     def __init__(self, stream: Any, about: zipfile.ZipInfo) -> None:
@@ -1834,7 +1834,7 @@ class _Member:
         self._at = 0
 
     def unpack(self, room: int, stack: ExitStack) -> None:
-        """Make an array in Fortran order one of which rows can be read."""
+        """Reorder an array in Fortran order, so that rows can be read."""
         if not self._columns_first:
             return
         n_rows, n_columns = self.shape
@@ -1853,7 +1853,7 @@ class _Member:
         return self._take((count, *self.shape[1:]))
 
     def _take(self, shape: tuple[int, ...]) -> NDArray[Any]:
-        """The next numbers, or texts of characters that there are."""
+        """Return the next numbers, or texts with valid characters."""
         n_bytes = math.prod(shape) * self.dtype.itemsize
         content: bytes = self._stream.read(n_bytes)
         if len(content) != n_bytes:
@@ -1880,16 +1880,16 @@ ENTRY = re.compile(
 
 
 class LibsvmSource(Source):
-    """Rows of a LIBSVM file, "label index:value index:value ..." in each, as CSR matrices.
+    """Source of a LIBSVM file, with lines "label index:value ...", as CSR matrices.
 
-    Without ``labelled`` each row may have a label or not. Measured on 25 MB with 100 entries a row,
-    one core: 1.6 times the time of scikit-learn's reader, which checks less.
+    Without ``labelled`` each row may or may not have a label. On 25 MB with 100 entries per row and
+    one core, it takes 1.6 times as long as scikit-learn's reader, which checks less.
     """
 
     sparse = True
 
     def _named(self, schema: TableSchema) -> TableSchema:
-        """Refuse columns that are not numbers."""
+        """Refuse columns that are not numeric."""
         found = schema.of_width(None, file=self.file, owned=self.owned)
         wrong = next((column.name for column in found.columns if column.bounds is None), None)
         if wrong is not None:
@@ -1901,11 +1901,11 @@ class LibsvmSource(Source):
         return found
 
     def _made_decoder(self) -> LabelDecoder | None:
-        """Labels alone are decoded."""
+        """Return a decoder for labels only."""
         return LabelDecoder(self.schema, self.file) if self.labelled else None
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows and labels."""
+        """Yield rows, labels and owners."""
         before = 0
 
         def row() -> int:
@@ -1921,7 +1921,7 @@ class LibsvmSource(Source):
                 progress(source.n_bytes)
 
     def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
-        """Blocks of whole lines; ``row`` tells the next one."""
+        """Yield blocks of whole lines; ``row`` is the next row number."""
         rest: list[bytes] = []
         block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
         longest = self.room // LIBSVM_ROW_SHARE
@@ -1937,7 +1937,7 @@ class LibsvmSource(Source):
             yield b"".join(rest)
 
     def _parsed(self, text: bytes, before: int) -> tuple[Any, list[bytes]]:
-        """A matrix, and labels as text."""
+        """Return a matrix, and labels as text."""
         labels: list[bytes] = []
         entries: list[bytes] = []
         for line in filter(None, map(bytes.strip, text.split(b"\n"))):
@@ -1969,7 +1969,7 @@ class LibsvmSource(Source):
         return X, labels
 
     def _fault(self, text: bytes, before: int) -> TableError:
-        """Return an error for the first row that is wrong."""
+        """Return the error for the first invalid row."""
         rows = (line.split() for line in text.split(b"\n"))
         for row, tokens in enumerate(filter(None, rows), start=before + 1):
             reason = self._reason(tokens)
@@ -1978,7 +1978,7 @@ class LibsvmSource(Source):
         return TableError(f"{self.file}: not a LIBSVM file")
 
     def _reason(self, tokens: list[bytes]) -> str | None:
-        """Return the error in a row, if any."""
+        """Return what is wrong with a row, if anything."""
         if b":" in tokens[0] and self.labelled:
             return "no label; each row starts with one"
         seen = set()
@@ -1988,7 +1988,7 @@ class LibsvmSource(Source):
                 return "expected index:value with a number for each entry"
             with np.errstate(over="ignore"):
                 if not np.isfinite(np.float32(float(entry[2]))):
-                    return "a value is not a finite number of single precision"
+                    return "a value is not a finite single-precision number"
             # Digits without end would take long to convert.
             digits = entry[1].lstrip(b"0") or b"0"
             place = int(digits) - self._first if len(digits) < 12 else self.schema.n_features

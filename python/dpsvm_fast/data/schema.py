@@ -1,4 +1,4 @@
-"""Schemas: public facts of a table, such as label, classes, columns and their bounds."""
+"""Schemas: public facts about a table, such as label, classes, columns and their bounds."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_string(text: str) -> str:
-    """Return a basic string; TOML's escapes are JSON's, and DEL needs one too."""
+    """Return a TOML basic string; its escapes are JSON's, plus one for DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def toml_key(text: str) -> str:
-    """Return a key, in quotes where it needs them."""
+    """Return a TOML key, in quotes if needed."""
     return text if BARE_KEY.fullmatch(text) else toml_string(text)
 
 
 def column_lines(names: Sequence[str]) -> str:
-    """Return one line for each column, to be filled in; only the first of very many."""
+    """Return one line per column to fill in; only the first lines if there are many."""
     lines = [
         f"  {toml_key(name)} = {{ bounds = [LOW, HIGH] }}"
         if len(name) <= LONGEST_NAME
@@ -108,33 +108,33 @@ Category = str | int
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table, with exactly one of the first six facts.
+    """Column of a table, with exactly one of the first six facts.
 
     Parameters
     ----------
     name : str
     bounds : tuple of two floats or None
-        Public lowest and highest value of a number.
+        Public lowest and highest value of a numeric column.
     categories : tuple of str and int, or None
-        Public values; each becomes a feature that is 1 or 0.
+        Public values; each becomes a feature with values 1 and 0.
     boolean : bool
-        Whether cells are true and false: one feature that is 1 or 0.
+        Whether cells are true or false: one feature with values 1 and 0.
     dates : tuple of two str or None
-        Public first and last date, ISO 8601; one feature, the days since the first.
+        Public first and last date (ISO 8601): one feature, the days since the first.
     text : int or None
-        Number of features that words are hashed to.
+        Number of features to which words are hashed.
     ignore : bool
-        Whether the column is left out.
+        Whether the column is ignored.
     ordered : bool
-        Whether categories are steps of a scale: one feature, the place of the category from 0.
+        Whether categories are ordered: one feature, the position of the category from 0.
     ngrams : tuple of two int
-        For text: least and largest number of words that are hashed together.
+        For text: smallest and largest number of words hashed together.
     missing : float, str, int, bool or None
-        Public value in place of a missing one; None refuses it.
+        Public replacement for missing values; None refuses missing values.
     unknown : {"refuse", "none"}
-        Treatment of a category that is not declared; "none" sets all its features to 0.
+        Treatment of undeclared categories; "none" sets all features of the column to 0.
     log : bool
-        Whether knots of splines are at equal distances on a logarithmic scale; of bounds alone.
+        Whether spline knots are equidistant on a logarithmic scale; only with bounds.
     """
 
     name: str
@@ -152,7 +152,7 @@ class Column:
 
     @property
     def is_number(self) -> bool:
-        """Whether cells hold the feature's number itself, not a code."""
+        """Whether cells hold the feature's value, not a code."""
         return self.bounds is not None or self.dates is not None
 
     @property
@@ -189,7 +189,7 @@ class Column:
 
     @property
     def fill(self) -> float | None:
-        """The number in place of a missing one."""
+        """Number that replaces missing values."""
         if self.dates is not None and self.missing is not None:
             return days(self.missing, self.dates[0])
         return None if self.missing is None else float(self.missing)
@@ -202,15 +202,15 @@ class Column:
 
     @classmethod
     def from_dict(cls, name: str, record: Any, where: str) -> Column | None:
-        """Check what was written; None where bounds are missing.
+        """Check the values of a column; return None if its bounds are missing.
 
         Parameters
         ----------
         name : str
         record : object
-            The values of the keys.
+            Values by key.
         where : str
-            The place in the file, for messages.
+            Place in the file, for messages.
         """
         if not isinstance(record, Mapping):
             raise SchemaError(
@@ -246,7 +246,7 @@ class Column:
 
 
 def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...]) -> None:
-    """Refuse an unknown key, so that no misspelling switches a setting off."""
+    """Refuse an unknown key, so that a misspelling cannot disable a setting."""
     for key in record:
         if key not in accepted:
             place = ".".join(filter(None, [where, toml_key(str(key)[:60])]))
@@ -256,7 +256,7 @@ def check_keys(where: str, record: Mapping[Any, Any], accepted: tuple[str, ...])
 
 
 def shown(value: Any) -> str:
-    """Return a public value in a message, or its kind where it is long."""
+    """Return a public value as text for a message; only its type if it is long."""
     if value is None:
         return "nothing"
     # No long text is made to be thrown away; a number of thousands of digits has none.
@@ -270,28 +270,28 @@ def shown(value: Any) -> str:
 
 
 def quoted(name: str) -> str:
-    """Return a name from a file for a message: its beginning where it is long."""
+    """Return a quoted name from a file for a message; only its beginning if it is long."""
     return repr(name) if len(name) <= 60 else f"{name[:60]!r}..."
 
 
 def repeated(names: Sequence[str]) -> str:
-    """Return the names that occur more than once, for a message; "" where none does."""
+    """Return the names that occur more than once, for a message; "" if none."""
     twice = sorted(name for name, n in Counter(names).items() if n > 1)
     return ", ".join(map(quoted, twice[:10])) + (", ..." if len(twice) > 10 else "")
 
 
 def is_number(value: Any) -> bool:
-    """Return whether it is a number, not a boolean."""
+    """Return whether the value is a number and not a boolean."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def is_whole(value: Any) -> bool:
-    """Return whether it is an integer and no truth value."""
+    """Return whether the value is an integer and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain JSON values of what is not absent or usual."""
+    """Return plain JSON values of the fields that are not None or default."""
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in values.items()
@@ -300,16 +300,16 @@ def _without_defaults(values: Mapping[str, Any], defaults: Mapping[str, Any]) ->
 
 
 class Key(NamedTuple):
-    """Accepted values of a key of a schema.
+    """Accepted values of a schema key.
 
     Parameters
     ----------
     accepted : str
         For messages.
     test : callable
-        Whether a value is accepted.
+        Function that returns whether a value is accepted.
     made : callable
-        From an accepted value to the one that is kept.
+        Function from an accepted value to the stored one.
     """
 
     accepted: str
@@ -317,58 +317,58 @@ class Key(NamedTuple):
     made: Callable[[Any], Any] = lambda value: value
 
     def read(self, where: str, value: Any) -> Any:
-        """Return the value that is kept."""
+        """Check a value and return the stored one."""
         if not self.test(value):
             raise SchemaError(f"{where}: got {shown(value)}, expected {self.accepted}")
         return self.made(value)
 
 
 def _is_list(value: Any, test: Callable[[Any], bool]) -> bool:
-    """Whether it is a list of such values."""
+    """Return whether the value is a list of accepted values."""
     return isinstance(value, (list, tuple)) and all(map(test, value))
 
 
 def _is_text(value: Any) -> bool:
-    """Whether it is text."""
+    """Return whether the value is text."""
     return isinstance(value, str)
 
 
 def _is_label(value: Any) -> bool:
-    """Whether it is text or an integer of 64 bits."""
+    """Return whether the value is text or a 64-bit integer."""
     return _is_text(value) or (is_whole(value) and abs(value) < 2**63)
 
 
 def _differ(values: Sequence[Any]) -> bool:
-    """Whether values differ as cells do: as text without blanks around it."""
+    """Return whether values differ when compared as stripped text, like cells."""
     return len({str(one).strip() for one in values}) == len(values)
 
 
 def _are_bounds(value: Any) -> bool:
-    """Whether it is two finite numbers in single precision, the lower one first."""
+    """Return whether the value is two increasing numbers, finite in single precision."""
     two = _is_list(value, is_number) and len(value) == 2
     return two and bool(-LARGEST <= value[0] < value[1] <= LARGEST)
 
 
 def _are_dates(value: Any) -> bool:
-    """Whether it is two dates, the earlier one first."""
+    """Return whether the value is two dates in increasing order."""
     ends = [_date(end) for end in value] if isinstance(value, (list, tuple)) else []
     return len(ends) == 2 and None not in ends and days(str(ends[1]), str(ends[0])) > 0.0
 
 
 def _are_lengths(value: Any) -> bool:
-    """Return whether it is a minimum and a maximum number of words."""
+    """Return whether the value is a minimum and a maximum number of words."""
     two = _is_list(value, is_whole) and len(value) == 2
     return two and bool(1 <= value[0] <= value[1] <= MAX_WORDS)
 
 
 def _date(value: Any) -> str | None:
-    """ISO 8601 text of what TOML or JSON have for a date; None where it is none."""
+    """Return a TOML or JSON date as ISO 8601 text; None if it is not a date."""
     value = str(value) if isinstance(value, datetime.date) else value
     return value if isinstance(value, str) and not math.isnan(days(value, value)) else None
 
 
 def days(cell: Any, first: str) -> float:
-    """Days from a first date to one as text or of Python, in UTC; NaN if it is not a date."""
+    """Return the days from a first date to a date, in UTC; NaN if it is not a date."""
     if isinstance(cell, datetime.datetime) and cell.tzinfo is not None:
         cell = cell.astimezone(datetime.timezone.utc).replace(tzinfo=None)
     elif not isinstance(cell, datetime.date):
@@ -424,7 +424,7 @@ DAY = np.timedelta64(1, "D")
 
 
 def _missing(where: str, value: Any, column: Column) -> Any:
-    """A public value that may stand in the column."""
+    """Check a public replacement value of a column."""
     low, high = column.feature_bounds
     known = not isinstance(value, bool) and value in (column.categories or ())
     if column.bounds is not None:
@@ -463,21 +463,21 @@ NO_NAMES = (
 
 @dataclass(frozen=True)
 class TextFormat:
-    """The table ``[csv]`` of a schema.
+    """Table ``[csv]`` of a schema.
 
     Parameters
     ----------
     delimiter : str or None
-        Between cells; None means a comma, or a tab in ``.tsv`` files.
+        Delimiter of cells; None means a comma, or a tab in ``.tsv`` files.
     decimal : {".", ","}
-        The decimal mark.
+        Decimal mark.
     quote : str
-        Around cells that contain a delimiter or a new line; "" for none.
+        Quote around cells that contain a delimiter or line break; "" for none.
     encoding : str
     header : bool or tuple of str
-        Whether the first row names the columns; or their names, where the file has no header.
+        Whether the first row names the columns; or the column names, if the file has no header.
     missing_values : tuple of str
-        Cells that mean a missing value.
+        Texts of cells that mean a missing value.
     """
 
     delimiter: str | None = None
@@ -493,7 +493,7 @@ class TextFormat:
 
     @classmethod
     def from_dict(cls, record: Any) -> TextFormat:
-        """Check what was written."""
+        """Check the values of the table."""
         if not isinstance(record, Mapping):
             raise SchemaError(f"csv: got {shown(record)}, expected a table [csv]")
         check_keys("csv", record, tuple(TEXT))
@@ -506,7 +506,7 @@ class TextFormat:
 
 
 def _is_mark(value: Any) -> bool:
-    """Whether it can separate or surround cells."""
+    """Return whether the character can separate or quote cells."""
     return (
         isinstance(value, str)
         and len(value) == 1
@@ -517,7 +517,7 @@ def _is_mark(value: Any) -> bool:
 
 
 def _is_encoding(value: Any) -> bool:
-    """Whether Python knows the encoding, and it is one of text."""
+    """Return whether the value is a text encoding of Python."""
     try:
         return isinstance(value, str) and codecs.lookup(value)._is_text_encoding
     except (LookupError, ValueError):
@@ -525,7 +525,7 @@ def _is_encoding(value: Any) -> bool:
 
 
 def _is_header(value: Any) -> bool:
-    """Whether the value is true, false or a list of column names."""
+    """Return whether the value is true, false or a list of column names."""
     if isinstance(value, bool):
         return True
     return _is_list(value, _is_text) and 0 < len(value) == len(set(value))
@@ -547,14 +547,14 @@ TEXT = {
 
 
 def other_delimiter(names: Sequence[str]) -> str:
-    """Guess the delimiter of a header that was read as one name; empty if none fits."""
+    """Guess the delimiter of a header that was read as one name; "" if none fits."""
     return next((mark for mark in ";\t|," if len(names) == 1 and mark in names[0]), "")
 
 
 def may_be_a_row(names: Sequence[str]) -> bool:
-    """Return whether column names may be cells (some are numbers), so no message may quote them.
+    """Return whether column names may be cells, because some are numbers; then do not quote them.
 
-    Numbers that say the place of a column, from 0, from 1 or behind an index, are names.
+    Numbers that are column positions, from 0, from 1 or after an index, are names.
     """
     return any(
         NUMBER.fullmatch(name.strip()) and name.strip() not in map(str, range(place - 1, place + 2))
@@ -570,7 +570,7 @@ LARGEST_FILES = {".json": 2**25, ".toml": 2**23}
 
 
 def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
-    """Return the tree of a TOML or JSON file."""
+    """Return the contents of a TOML or JSON file."""
     name = os.path.basename(check.check_path("path", path))
     suffix = os.path.splitext(name)[1].lower()
     if suffix not in (".toml", ".json"):
@@ -594,7 +594,7 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 
 def _json(text: str) -> Mapping[str, Any]:
-    """JSON whose keys occur once each, and whose numbers are numbers."""
+    """Parse JSON; refuse duplicate keys and non-finite numbers."""
     try:
         value = strict_json.loads(text)
     except json.JSONDecodeError:
@@ -607,7 +607,7 @@ def _json(text: str) -> Mapping[str, Any]:
 
 
 def _toml(text: str) -> Mapping[str, Any]:
-    """TOML, by the standard library from Python 3.11 on."""
+    """Parse TOML, with the standard library from Python 3.11 on."""
     try:
         reader = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     except ImportError:
@@ -629,12 +629,12 @@ ROLES = {"target": "labels", "person": "persons", "weight": "weights of rows"}
 
 
 def _is_name(value: Any) -> bool:
-    """Whether it is the name of a column."""
+    """Return whether the value is a column name."""
     return _is_text(value) and bool(value.strip())
 
 
 def _are_classes(value: Any) -> bool:
-    """Whether it is at least two strings, or at least two integers."""
+    """Return whether the value is at least two strings, or at least two integers."""
     same = _is_list(value, _is_text) or (_is_list(value, _is_label) and _is_list(value, is_whole))
     if not same or len(value) < 2 or not _differ(value):
         return False
@@ -671,7 +671,7 @@ KEYS = (*TABLE, "csv", "columns", "all_other_columns")
 
 
 def schema_values(record: Any) -> dict[str, Any]:
-    """Return what ``TableSchema`` is built from."""
+    """Return the arguments of ``TableSchema``."""
     if not isinstance(record, Mapping):
         raise SchemaError(f"got {shown(record)}, expected a table of keys and values")
     check_keys("", record, KEYS)
@@ -712,7 +712,7 @@ def schema_values(record: Any) -> dict[str, Any]:
 
 
 def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str = "") -> None:
-    """Refuse labels, persons or weights among the features, and one column for two of them."""
+    """Refuse label, person or weight columns among the features, and columns with two roles."""
     known, where = dict.fromkeys(features, "a feature"), f"{origin}: " if origin else ""
     for role, name in names.items():
         if isinstance(name, str):
@@ -725,7 +725,7 @@ def check_roles(names: Mapping[str, Any], features: Iterable[str], origin: str =
 
 
 def _column_records(record: Any) -> dict[str, Any]:
-    """Columns by name; None if their values are not declared."""
+    """Return the records of columns by name; None if their values are not declared."""
     if isinstance(record, list):
         record = _named_columns(record)
     if not isinstance(record, Mapping):
@@ -743,7 +743,7 @@ def _column_records(record: Any) -> dict[str, Any]:
 
 
 def _named_columns(records: list[Any]) -> dict[str, Any]:
-    """Columns by name, from a list of tables that say their name."""
+    """Return columns by name, from a list of tables with names."""
     found: dict[str, Any] = {}
     for place, one in enumerate(records):
         name = one.get("name") if isinstance(one, Mapping) else None
@@ -757,7 +757,7 @@ def _named_columns(records: list[Any]) -> dict[str, Any]:
 
 
 def _other_columns(record: Any) -> Column:
-    """Numbers within bounds."""
+    """Return the entry for all other columns: numbers within bounds."""
     column = Column.from_dict("", record, "all_other_columns")
     if column is None or column.bounds is None:
         raise SchemaError(
@@ -775,35 +775,35 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class TableSchema:
-    """Public facts about a table; none is learned from rows.
+    """Public facts about a table; nothing is learned from rows.
 
-    Made by :meth:`load` from a TOML or JSON file, or by :meth:`from_dict`. ``open_table`` returns
-    it with every column named, as ``table.schema``: that is what goes with a model.
+    Use :meth:`load` for a TOML or JSON file, or :meth:`from_dict`. ``open_table`` returns the
+    schema with every column named as ``table.schema``: save that one with a model.
 
     Parameters
     ----------
     columns : tuple of Column
-        In the order of the features.
+        Columns in the order of the features.
     target : str, int or None
-        Name of the column of labels, or its place in the file.
+        Name of the label column, or its position in the file.
     classes : tuple of str or of int, or None
         Declared labels.
     all_other_columns : Column or None
-        Applies to every column of the file that is not named.
+        Entry for every column of the file that is not named.
     extra_columns : {"refuse", "ignore"}
-        Treatment of columns that the schema does not name.
+        Treatment of undeclared columns.
     declared_width : int or None
-        ``n_features`` as declared; needed where a file does not name its columns.
+        Declared ``n_features``; needed if a file does not name its columns.
     zero_based : bool
-        Whether indices in LIBSVM files start at 0, not 1.
+        Whether indices in LIBSVM files start at 0 instead of 1.
     text : TextFormat
-        How CSV files are written.
+        Format of CSV files.
     origin : str
         Source of the schema, for messages.
     person : str or None
-        Name of the column of person ids; whole persons are then protected.
+        Column of person ids; whole persons are then protected.
     weight : str or None
-        Name of the column of weights of rows.
+        Column of row weights.
     """
 
     columns: tuple[Column, ...] = ()
@@ -842,14 +842,14 @@ class TableSchema:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], *, origin: str = "the schema") -> TableSchema:
-        """Build a schema from plain values, as in its file.
+        """Build a schema from plain values, as in a file.
 
         Parameters
         ----------
         record : mapping
-            As in the file, or as in :meth:`to_dict`.
+            Values as in a file, or as returned by :meth:`to_dict`.
         origin : str, default="the schema"
-            Where it comes from, for messages.
+            Source of the values, for messages.
 
         Returns
         -------
@@ -865,7 +865,7 @@ class TableSchema:
             raise SchemaError(f"{origin}: {error}") from None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values, as :meth:`from_dict` takes them."""
+        """Return plain JSON values for :meth:`from_dict`."""
         own = {key: getattr(self, NAMES.get(key, key)) for key in TABLE}
         record = _without_defaults(
             own | {"csv": self.text.to_dict()}, vars(TableSchema) | {"csv": {}}
@@ -885,16 +885,16 @@ class TableSchema:
         person: str | None = None,
         format: str | None = None,
     ) -> str:
-        """Return a schema file to fill in, from the column names of a file.
+        """Return a schema template with the column names of a file.
 
         Parameters
         ----------
         path : str or path
-            The table. Only its header is read, no row.
+            Table file. Only the header is read, no row.
         target : str or None, default=None
-            The column of the labels.
+            Label column.
         person : str or None, default=None
-            The column of persons.
+            Column of person ids.
         format : str or None, default=None
             As in `open_table`.
 
@@ -915,19 +915,19 @@ class TableSchema:
         person: str | None = None,
         public: Sequence[str] = (),
     ) -> str:
-        r"""Return a schema file to fill in, from the names and types of columns.
+        r"""Return a schema template with the names and types of a data frame's columns.
 
         Parameters
         ----------
         frame : DataFrame, Table, RecordBatch or mapping of str to arrays
             A table of pandas, polars or pyarrow, or one array for each column.
         target : str or None, default=None
-            The column of the labels.
+            Label column.
         person : str or None, default=None
-            The column of person ids, which is not a feature.
+            Column of person ids, which is not a feature.
         public : sequence of str, default=()
-            Columns whose values are public, possibly the target: their bounds, categories, dates or
-            classes are taken from the values. No cell of the other columns is read.
+            Columns with public values, possibly the target: their bounds, categories, dates or
+            classes are taken from the values. No cell of other columns is read.
 
         Returns
         -------
@@ -955,12 +955,12 @@ class TableSchema:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no single feature is described."""
+        """Whether no individual feature is described."""
         return self.is_positional and not self.columns
 
     @cached_property
     def features(self) -> tuple[Column, ...]:
-        """The columns that become features, in order."""
+        """Columns that become features, in order."""
         if self.all_other_columns is None:
             found = tuple(column for column in self.columns if not column.ignore)
             if not found:
@@ -1016,30 +1016,30 @@ class TableSchema:
     def of_names(
         self, names: Sequence[str], *, labelled: bool, file: str, owned: bool = False
     ) -> TableSchema:
-        """Return the schema of a file with these column names.
+        """Return the schema of a file with the given column names.
 
         Parameters
         ----------
         names : sequence of str
             Names of the columns, in the order of the file.
         labelled : bool
-            Whether the target must be among them.
+            Whether the target must be among the names.
         file : str
-            Its name in messages.
+            File name for messages.
         owned : bool, default=False
-            Whether the columns of persons and weights must.
+            Whether the person and weight columns must be among the names.
 
         Returns
         -------
         TableSchema
-            Without ``all_other_columns``.
+            Schema without ``all_other_columns``.
 
         Raises
         ------
         TableError
             The file lacks a column.
         SchemaError
-            The file has columns that the schema does not describe.
+            The file has undeclared columns.
         """
         known = {column.name for column in self.columns}
         target = self._target_name(names, labelled=labelled, file=file)
@@ -1080,33 +1080,33 @@ class TableSchema:
 
     @property
     def owners(self) -> dict[str, str]:
-        """Names of the columns of persons and weights, by their role."""
+        """Names of the person and weight columns, by role."""
         given = {"person": self.person, "weight": self.weight}
         return {role: name for role, name in given.items() if name is not None}
 
     def of_width(self, width: int | None, *, file: str, owned: bool = False) -> TableSchema:
-        """Return the schema of a file without column names, of this width if known.
+        """Return the schema of a file without column names, of the given width if known.
 
         Parameters
         ----------
         width : int or None
-            Number of columns of features.
+            Number of feature columns.
         file : str
-            Its name in messages.
+            File name for messages.
         owned : bool, default=False
-            Whether the columns of persons and weights are needed.
+            Whether the person and weight columns are needed.
 
         Returns
         -------
         TableSchema
-            That says how many features there are.
+            Schema with a number of features.
 
         Raises
         ------
         TableError
-            The file is wider or narrower than declared.
+            The width of the file differs from the declared one.
         SchemaError
-            The schema does not say how wide it is, or leaves columns out.
+            The schema does not state the width, or ignores columns.
         """
         found = self
         for role in self.owners if owned else ():
@@ -1137,7 +1137,7 @@ class TableSchema:
         return found
 
     def _check_places(self) -> None:
-        """Refuse names that are not positions in a file without column names."""
+        """Refuse names that are not positions, for a file without column names."""
         width = self.declared_width or 0
         for column in self.columns:
             place = column.name[1:]
@@ -1149,7 +1149,7 @@ class TableSchema:
                 )
 
     def _with_others(self, names: Sequence[str]) -> tuple[Column, ...]:
-        """All columns; the named ones get the entry for all other columns."""
+        """Return all columns; undeclared ones get the entry for all other columns."""
         assert self.all_other_columns is not None
         if self.is_positional and len(names) + len(self.columns) == self.declared_width:
             known = {column.name for column in self.columns}
@@ -1159,7 +1159,7 @@ class TableSchema:
         return (*self.columns, *(replace(self.all_other_columns, name=name) for name in names))
 
     def _target_name(self, names: Sequence[str], *, labelled: bool, file: str) -> str | None:
-        """The column of labels; None if there is none and none is required."""
+        """Return the label column; None if there is none and none is required."""
         target = self.target
         if target is None and labelled:
             raise SchemaError(
@@ -1180,7 +1180,7 @@ class TableSchema:
         return target if isinstance(target, str) else None
 
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
-        """Return an error that names missing lines, or columns that a model cannot take."""
+        """Return the error that lists missing lines, or columns unknown to a model."""
         one = len(names) == 1
         if may_be_a_row(names):
             return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")
@@ -1199,7 +1199,7 @@ class TableSchema:
 
 
 def _found(names: Sequence[str]) -> str:
-    """Names that a file has for its columns, in a sentence."""
+    """Return the column names of a file, for a sentence."""
     if mark := other_delimiter(names):
         return (
             f"one column whose name contains {mark!r}: if that separates cells, write delimiter = "

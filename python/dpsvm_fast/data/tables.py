@@ -1,4 +1,4 @@
-"""Tables in files: rows as blocks, as arrays or as memory maps."""
+"""Tables in files, with rows as blocks, arrays or memory maps."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ MAX_ROWS, MAX_BYTES, MAX_SPARSE_ROWS = 65536, 2**26, 16384
 
 
 class NpyWriter:
-    """An array whose first dimension is known only at the end.
+    """Writer of an ``.npy`` file whose first dimension is known only at the end.
 
     Parameters
     ----------
     path : str
-        Must not exist.
+        Path of a new file.
     dtype : dtype
     width : tuple of int
         The other dimensions.
@@ -100,19 +100,19 @@ class NpyWriter:
         self._start = self._file.tell()
 
     def append(self, rows: Any) -> None:
-        """Write rows behind the others."""
+        """Append rows."""
         rows = np.ascontiguousarray(rows, dtype=self._dtype)
         self._file.write(rows.data if rows.size else b"")
         self.n_rows += len(rows)
 
     def place(self, row: int, rows: NDArray[Any]) -> None:
-        """Write rows from this one on, wherever it is."""
+        """Write rows at a given position."""
         self._file.seek(self._start + row * self._dtype.itemsize * math.prod(self._width))
         self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
         self.n_rows = max(self.n_rows, row + len(rows))
 
     def finish(self) -> None:
-        """Write the number of rows, and close."""
+        """Write the number of rows and close the file."""
         self._file.seek(0)
         self._write_header()
         self._file.close()
@@ -123,7 +123,7 @@ class NpyWriter:
         os.unlink(self.path)
 
     def _write_header(self) -> None:
-        """Write numpy's header, which leaves room for more rows: it always has one length."""
+        """Write NumPy's header, padded to a fixed length for any number of rows."""
         shape = (self.n_rows, *self._width)
         facts = {"descr": self._dtype.str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(self._file, facts)
@@ -131,14 +131,14 @@ class NpyWriter:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CsrRows:
-    """Rows of a CSR matrix in three files, which each call opens again.
+    """Loader of rows of a CSR matrix in three files, opened again by each call.
 
     Parameters
     ----------
     data, indices : FileRows or None
-        Entries of the whole matrix; None if it has none.
+        Entries of the whole matrix; None if it has no entries.
     indptr : SomeRows
-        Row pointers, one more than there are rows.
+        Row pointers, one more than rows.
     n_features : int
     """
 
@@ -148,7 +148,7 @@ class CsrRows:
     n_features: int
 
     def __call__(self) -> Any:
-        """The rows, in memory."""
+        """Return the rows, in memory."""
         offsets = self.indptr()
         shape = (len(offsets) - 1, self.n_features)
         if self.data is None or self.indices is None:
@@ -159,7 +159,7 @@ class CsrRows:
 
 
 def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[Any]:
-    """A loader for each part of a CSR matrix whose arrays are memory maps."""
+    """Return a loader for each part of a CSR matrix whose arrays are memory maps."""
     files = {name: FileRows.of(maps[name]) if maps[name].size else None for name in CSR_FILES}
     return [
         CsrRows(
@@ -176,7 +176,7 @@ MIN_MEMORY, MAX_MEMORY = 2**22, 2**60
 
 
 class TsvSource(readers.CsvSource):
-    """Cells between tabs."""
+    """Source of a tab-separated file."""
 
     delimiter = "\t"
 
@@ -209,10 +209,10 @@ MAX_EXPECTED = 2**24
 
 
 def _by_persons(paths: dict[str, str], step: int) -> list[int]:
-    """Put the rows of a person into one part, in files that are written anew; where parts begin.
+    """Rewrite the files so that each person's rows are in one part; return where parts begin.
 
-    The part follows from the digest, and the order within a part is that of the file. A block of
-    rows is in memory at a time.
+    The digest determines the part; within a part rows keep the order of the file. One block of rows
+    is in memory at a time.
     """
     maps = {name: np.load(path, mmap_mode="r") for name, path in paths.items()}
     n_rows = len(maps["groups"])
@@ -246,7 +246,7 @@ def _by_persons(paths: dict[str, str], step: int) -> list[int]:
 
 
 class Table:
-    """A file whose header fits a schema; made by :func:`open_table`.
+    """File whose header fits a schema, returned by :func:`open_table`.
 
     Every pass over the rows reads the file again, in bounded memory.
 
@@ -258,17 +258,17 @@ class Table:
     Attributes
     ----------
     schema : TableSchema
-        With every column named; this one goes with a model.
+        Schema with every column named; save it with a model.
     n_bytes_total : int
         Size of the file.
     n_rows : int or None
-        Number of rows, where the file says it.
+        Number of rows, if the file states it.
     n_features : int
     sparse : bool
         Whether rows are CSR matrices.
     labelled : bool
     owners : tuple of str
-        Which of "groups" and "sample_weight" are read besides rows and labels.
+        Which of "groups" and "sample_weight" are read in addition to rows and labels.
     """
 
     def __init__(self, format: str, source: readers.Source) -> None:
@@ -286,23 +286,23 @@ class Table:
         return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
 
     def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, ...]]:
-        """Yield rows in order, a block at a time.
+        """Yield rows in order, one block at a time.
 
         Parameters
         ----------
         on_bytes : callable or None, default=None
-            Called with the number of bytes read so far, and at the end with all of them.
+            Called with the number of bytes read so far, and at the end with the total.
 
         Yields
         ------
         X : ndarray or CSR matrix of shape (n_rows, n_features)
             float32; arrays are C-ordered.
         y : ndarray of shape (n_rows,) or None
-            Labels of the type of the declared classes.
+            Labels with the type of the declared classes.
         owners : dict of ndarrays of shape (n_rows,)
-            Where the table was opened with ``owners=True``: "groups" and "sample_weight", as far as
-            the schema names their columns, for ``fit(X, y, **owners)``. Persons are digests under a
-            key that this table keeps.
+            With ``open_table(..., owners=True)``: "groups" and "sample_weight", if the schema names
+            their columns, for ``fit(X, y, **owners)``. Persons are digests under a key of this
+            table.
 
         Raises
         ------
@@ -363,32 +363,33 @@ class Table:
         *,
         rows_per_partition: int | None = None,
     ) -> Partitions:
-        """Decode the rows into files once, for training that reads them many times.
+        """Decode the rows into files, for training that reads them many times.
 
         Parameters
         ----------
         folder : str or path
-            Created if missing. It receives ``X.npy`` and ``y.npy`` (for sparse rows ``data.npy``,
-            ``indices.npy`` and ``indptr.npy``; ``groups.npy`` and ``sample_weight.npy`` with
-            owners), which only this user may read and which can be opened with ``numpy.load(path,
-            mmap_mode="r")``. The caller deletes them; they hold the data, but digests in place of
-            persons. All rows of a person are put into one partition.
+            Folder for the files, created if missing: ``X.npy`` and ``y.npy`` (for sparse rows
+            ``data.npy``, ``indices.npy`` and ``indptr.npy``; ``groups.npy`` and
+            ``sample_weight.npy`` with owners). Only this user can read them, for example with
+            ``numpy.load(path, mmap_mode="r")``. They contain the private data, with digests in
+            place of person ids, and the caller must delete them. All rows of a person are put into
+            one partition.
         on_bytes : callable or None, default=None
             As in :meth:`batches`.
         rows_per_partition : int or None, default=None
-            None for at most 65536 that take at most 64 MiB.
+            None for at most 65536 rows of at most 64 MiB in total.
 
         Returns
         -------
         Partitions
-            Partitions of memory maps: nothing is loaded yet.
+            Partitions of memory maps; nothing is loaded yet.
 
         Raises
         ------
         TableError
-            As in :meth:`batches`; no file is left. Also for a table without rows.
+            As in :meth:`batches`, or the table has no rows; no file is left.
         FileExistsError
-            The folder holds such files already.
+            The folder already contains such files.
         """
         step = MAX_SPARSE_ROWS
         if not self.sparse:
@@ -453,14 +454,14 @@ OWNED = {"groups": np.dtype("S16"), "sample_weight": np.dtype(np.float64)}
 
 
 class _GrowingArray:
-    """Blocks of rows in an array that grows in place: they are never in memory twice."""
+    """Array that grows in place, so that blocks of rows are never in memory twice."""
 
     def __init__(self, n_rows: int | None) -> None:
         self._array: NDArray[np.float32] | None = None
         self._expected, self._n_rows = n_rows or 0, 0
 
     def append(self, X: NDArray[np.float32]) -> None:
-        """Copy a block."""
+        """Append a block."""
         stop = self._n_rows + len(X)
         if self._array is None:
             # The length that a file declares is believed only up to a limit.
@@ -473,7 +474,7 @@ class _GrowingArray:
         self._n_rows = stop
 
     def whole(self, n_features: int) -> NDArray[np.float32]:
-        """Return one array."""
+        """Return the whole array."""
         if self._array is None:
             return np.empty((0, n_features), dtype=np.float32)
         self._array.resize((self._n_rows, self._array.shape[1]), refcheck=False)
@@ -489,25 +490,24 @@ def open_table(
     owners: bool = False,
     max_memory: int = readers.ROOM,
 ) -> Table:
-    r"""Open a file and check its columns against a schema. No row is read.
+    r"""Open a file and check its columns against a schema; no row is read.
 
     Parameters
     ----------
     path : str or path
-        CSV (``.csv``, ``.tsv``, perhaps with ``.gz``), Parquet, Arrow IPC (``.arrow``,
-        ``.feather``), numpy (``.npz`` with X and y) or LIBSVM text (``.svm``, ``.libsvm``,
-        ``.txt``, perhaps with ``.gz``).
+        CSV (``.csv``, ``.tsv``, optionally with ``.gz``), Parquet, Arrow IPC (``.arrow``,
+        ``.feather``), NumPy (``.npz`` with X and y) or LIBSVM text (``.svm``, ``.libsvm``,
+        ``.txt``, optionally with ``.gz``).
     schema : TableSchema
     format : {"csv", "tsv", "parquet", "arrow", "npz", "libsvm"} or None, default=None
-        None takes it from the file name.
+        File format; None takes it from the file name.
     labelled : bool, default=True
-        False: the file needs no column of labels, and one is skipped.
+        Whether to read labels. If False, the file needs no label column, and one is skipped.
     owners : bool, default=False
-        Whether the columns of persons and weights are read that the schema names. They are never
-        features.
+        Whether to read the person and weight columns named in the schema. They are never features.
     max_memory : int, default=2**28
-        Bytes that reading may take in addition to the rows that it returns, at least 2**22. Blocks
-        are shares of it; a row that needs more than its share is refused.
+        Memory limit in bytes for reading, in addition to the returned rows; at least 2**22. Block
+        sizes are shares of it; a row that needs more than its share is refused.
 
     Returns
     -------
@@ -516,9 +516,9 @@ def open_table(
     Raises
     ------
     SchemaError
-        The schema lacks a target, classes, or the description of a column.
+        The schema lacks a target, classes, or the declaration of a column.
     TableError
-        The file is damaged, lacks a column, or has rows that are too long for ``max_memory``.
+        The file is damaged, lacks a column, or has rows too long for ``max_memory``.
     InvalidParameterError
         The format is unknown.
     OSError
@@ -526,12 +526,13 @@ def open_table(
 
     Notes
     -----
-    Where a compressed ``.npz`` whose X is in Fortran order, or a row group of a wide Parquet file,
-    does not fit, its columns go to an unnamed temporary file, which only this process can read.
+    If a compressed ``.npz`` with X in Fortran order, or a row group of a wide Parquet file, does
+    not fit into memory, its columns go to an unnamed temporary file that only this process can
+    read.
 
-    Memory is bounded, the number of rows is not: a compressed file of some kilobytes may hold a
-    billion equal rows. ``table.n_rows`` is their number, if the file states it; a loop over
-    :meth:`Table.batches` can stop at any block, and Ctrl-C ends it.
+    Memory is bounded, but the number of rows is not: a compressed file of a few kilobytes may
+    contain a billion equal rows. ``table.n_rows`` is their number, if the file states it; a loop
+    over :meth:`Table.batches` can stop at any block, and Ctrl-C ends it.
 
     Examples
     --------

@@ -430,7 +430,7 @@ def _check_scales(estimator: Any, facts: Facts) -> None:
 
 
 UNSCALED = (
-    "None scales every row to unit norm, so that features of larger range decide; pass public "
+    "None scales every row to unit norm, so that features of larger range dominate; pass public "
     "bounds such as (0, 1) or {'age': (0, 100)}, or 'unit_norm' if only the directions of "
     "rows matter, as for text"
 )

@@ -67,7 +67,7 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
 
 
 def _common_shift(matrices: Array) -> Array:
-    """Return a shift that makes all matrices positive definite when added times the identity.
+    """Return a multiple of the identity whose sum with each matrix is positive definite.
 
     It is twice what positive semidefinite matrices need, so that no ellipsoid is degenerate.
     """

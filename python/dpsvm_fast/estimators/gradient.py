@@ -294,10 +294,10 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         clipping, ``max_samples`` or ``replace_one``, and a learning rate of at most 2 / (m + M),
         with m and M the smallest and the largest curvature; on an exact grid it must also be a
         power of two times b. "auto" uses it if all this holds, ``average=0`` and ``max_grad_norm``
-        are given, and it needs less noise, but never with ``groups``. With it a person counts as
-        the mean of its first rows, not as their clipped sum: the first 1024 rows, or fewer if their
-        rounding for ``max_samples`` persons, which the noise covers, would exceed 5 % of a
-        contribution.
+        are given, and it needs less noise, but never with ``groups``. With "last_iterate" a person
+        counts as the mean of its first rows, not as their clipped sum: the first 1024 rows, or
+        fewer if their rounding for ``max_samples`` persons, which the noise covers, would exceed 5
+        % of a contribution.
     max_samples : int or None, default=None
         Public upper bound on the number of rows (of persons with ``groups``), for the rules in
         Notes and for ``"last_iterate"``, which refuses more. Must be None with ``replace_one``,

@@ -33,11 +33,11 @@ class PrivateKernelSVC(PipelineClassifier):
     A fit makes these steps in order, within one budget:
 
     1. map rows by public ``bounds``, scale them to norm 1, centre them by a noisy mean and possibly
-    whiten them, exactly as `PrivateLinearSVC` does; 2. choose linear or kernel, and gamma, from the
-    released number of rows: no budget; 3. rows become
-    :math:`(\cos\langle w_j, x\rangle - e_j, \sin\langle w_j, x\rangle)_{j \le D}`,
-       scaled to norm 1, with public random frequencies w and public constants e, about the mean
-       cosine over the unit sphere: no budget;
+       whiten them, exactly as `PrivateLinearSVC` does;
+    2. choose linear or kernel, and gamma, from the released number of rows: no budget;
+    3. map rows to :math:`(\cos\langle w_j, x\rangle - e_j, \sin\langle w_j, x\rangle)_{j \le D}`,
+       scaled to norm 1, with public random frequencies w and public constants e, approximately the
+       mean cosine over the unit sphere: no budget;
     4. train the weights of the features with the rest of the budget.
 
     Parameters
@@ -73,7 +73,7 @@ class PrivateKernelSVC(PipelineClassifier):
     verbose : {0, 1}, default=0
         1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
-        Public bounds of the features, as in `PrivateLinearSVC`; None with ``normalize=False``.
+        Public bounds on the features, as in `PrivateLinearSVC`; None with ``normalize=False``.
     kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)`` of the mapped rows; "linear"
         trains the model of `PrivateLinearSVC`. "auto" chooses "rbf" or "linear" (see Notes); it is

@@ -202,12 +202,13 @@ class PrivateLinearSVC(PipelineClassifier):
        constant sqrt(d) / 4, at most 1, which keeps the length of rows, and scale rows to norm 1: no
        budget;
     2. release the noisy mean and number of rows (7 % of the squared Gaussian parameter); centre
-    rows and scale them to norm 1 again; 3. if the noisy number of rows is large enough for their
-    dimension and the K classes, release noisy second moments (10 %), whiten rows and scale them to
-    norm 1 again. With more than 2 K and at most 20 features, whiten once more before that (5 %); 4.
-    train the weights of all classes with the rest of the budget, by default with full-batch noisy
-    gradient descent on clipped gradients, and release the mean of the last iterates. The last 2 %
-    of the steps do not move the weights: they calibrate ``predict_proba``.
+       rows and scale them to norm 1 again;
+    3. if the noisy number of rows is large enough for their dimension and the K classes, release
+       noisy second moments (10 %), whiten rows and scale them to norm 1 again. With more than 2 K
+       and at most 20 features, whiten once more before that (5 %);
+    4. train the weights of all classes with the rest of the budget, by default with full-batch
+       noisy gradient descent on clipped gradients, and release the mean of the last iterates. The
+       last 2 % of the steps do not move the weights: they calibrate ``predict_proba``.
 
     All choices depend only on public facts and earlier releases.
 

@@ -1,4 +1,4 @@
-"""Federated training: private classifiers of several parties that keep their records."""
+"""Federated training: private classifiers across parties that keep their records."""
 
 from dpsvm_fast.exceptions import InconsistentSumError, PartyRefusedError, SecureSumAborted
 from dpsvm_fast.federated.classifier import FederatedLinearSVC, finalize, public_state, simulate

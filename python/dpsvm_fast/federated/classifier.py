@@ -1,4 +1,4 @@
-"""Federated classifiers, computed from the parties' sums."""
+"""Federated classifiers, computed from sums over parties."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class FederatedLinearSVC(PrivateLinearClassifier):
     Parameters
     ----------
     spec : FederatedSpec or None
-        What the parties agreed on.
+        Specification that the parties agreed on.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, n_features), or (1, n_features) for two classes
-        Averaged noisy weights of the original features; components are multiplied in.
+        Averaged noisy weights for the original features, multiplied by the components.
     intercept_ : ndarray of shape (n_classes,), or (1,)
     classes_ : ndarray of shape (n_classes,)
     n_features_in_ : int
     components_ : ndarray of shape (n_components, n_features)
-        Released components, of ``fed_dpdr`` only.
+        Released components, only with ``fed_dpdr``.
     n_survivors_ : int
-        Parties in the sum of the models.
+        Number of parties in the sum of models.
     n_records_ : int or None
-        Number of their records, or of persons; None if all parties have equal weight.
+        Number of records, or of persons, of these parties; None if parties have equal weight.
     privacy_ : FederatedStatement
         Privacy statement of the fit, with every number to recompute it.
 
@@ -116,7 +116,7 @@ MAX_EPSILON = 200.0
 
 
 def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> FederatedStatement:
-    """Return the statement about all sums of one training.
+    """Return the statement of all sums of one training.
 
     Parameters
     ----------
@@ -171,9 +171,9 @@ def checked_sum(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tupl
     Raises
     ------
     SecureSumAborted
-        Fewer parties than the guarantee asks for.
+        The sum has fewer parties than the guarantee requires.
     InconsistentSumError
-        Another length, or numbers that no such parties can have sent.
+        The sum has a wrong length, or numbers that such parties cannot have sent.
     """
     survivors = result.survivors
     if survivors < spec.survivors_needed:
@@ -201,7 +201,7 @@ def mean_of(spec: FederatedSpec, plan: RoundPlan, result: SumResult) -> tuple[Ar
 
 
 def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array | None:
-    """Return what the next round needs, computed from the sums so far.
+    """Return the public input of the next round, computed from the sums so far.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def public_state(spec: FederatedSpec, results: Mapping[str, SumResult]) -> Array
     Returns
     -------
     ndarray of shape (n_components, n_features), or None
-        Components, before the second round of ``fed_dpdr``.
+        Components, before the second round of ``fed_dpdr``; else None.
 
     Raises
     ------
@@ -255,20 +255,20 @@ def finalize(
     results : mapping of round names to SumResult
     spec : FederatedSpec
     trust : {"secure_sum", "trusted_curator"}
-        How the sums were made.
+        Protocol of the sums.
     random_source : {"operating_system", "seed"}
 
     Returns
     -------
     FederatedLinearSVC
-        Identical for identical sums, to the last bit.
+        Classifier, bit-identical for identical sums.
 
     Raises
     ------
     InvalidParameterError
         A round is missing.
     SecureSumAborted, InconsistentSumError
-        As :func:`public_state`.
+        As in :func:`public_state`.
 
     Examples
     --------
@@ -329,10 +329,10 @@ def simulate(
     secure_sum: SecureSum | None = None,
     ledger: PrivacyLedger | None = None,
 ) -> FederatedLinearSVC:
-    """Train across parties whose records are all in this process.
+    """Simulate training across parties whose records are all in this process.
 
-    Each party fits, rounds and adds noise as it would on its own machine, from its own stream. The
-    sum is exact, so a secure protocol gives the same bits.
+    Each party fits, rounds and adds noise from its own stream, as on its own machine. The sum is
+    exact, so a secure protocol gives the same bits.
 
     Parameters
     ----------
@@ -341,16 +341,17 @@ def simulate(
         The records of each party; with ``unit="person"`` also groups, see :func:`local_update`.
     random_state : int or None, default=None
         None: each party's noise has its own key from the operating system. A seed makes the result
-        reproducible and not private: ``NotPrivateWarning``.
+        reproducible but not private: a ``NotPrivateWarning`` is issued.
     n_threads : int or None, default=None
         Number of threads; None for all cores of this process. Never changes the result.
     dropouts : iterable of int, or mapping of round names to such, default=()
-        Numbers of the parties that drop out before the sum.
+        Indices of the parties that drop out before the sum.
     secure_sum : SecureSum or None, default=None
-        Protocol of the sum; None for a plain sum. The result has the same bits. Either way the
-        operator of this process sees all records, and the statement says that they are trusted.
+        Protocol of the sum; None for a plain sum with the same bits. Either way the operator of
+        this process sees all records, and the statement says that the operator is trusted.
     ledger : PrivacyLedger or None, default=None
-        Asked before any records are read, and charged with everything before noise is drawn.
+        Budget ledger, checked before records are read, and charged for all rounds before noise is
+        drawn.
 
     Returns
     -------
@@ -359,13 +360,13 @@ def simulate(
     Raises
     ------
     InvalidParameterError, TypeError
-        The number of parties is not as agreed, or a parameter is out of range.
+        The number of parties is not as agreed, or a parameter is outside its range.
     PartyRefusedError
-        A party's records are not as agreed; nothing is spent or released.
+        A party's records are not as agreed. Nothing was spent or released.
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     SecureSumAborted
-        Too few parties remained; nothing is released.
+        Too few parties remained. Nothing was released.
 
     Examples
     --------
@@ -454,7 +455,7 @@ def _vectors(
     results: Mapping[str, SumResult],
     n_threads: int,
 ) -> Iterator[NDArray[np.int64]]:
-    """Yield vectors of the remaining parties, some parties at a time."""
+    """Yield vectors of the remaining parties, a few parties at a time."""
     public = public_state(spec, results)
     numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
     step = max(1, BLOCK // numbers)

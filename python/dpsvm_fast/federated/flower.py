@@ -1,13 +1,13 @@
-"""Trainings across parties over a network: Flower carries the messages of the secure sum.
+"""Federated training over a network: Flower transports the messages of the secure sum.
 
-Flower is optional and only carries bytes between the server and the parties. Their contents,
-answers and refusals are in ``protocol.py``, ``party.py`` and ``server.py``. Threat model:
+Flower is optional and only transports bytes between server and parties. The messages, replies and
+refusals are defined in ``protocol.py``, ``party.py`` and ``server.py``. Threat model:
 ``docs/federated.md``.
 
-Importing this module switches Flower's telemetry off and gives Flower a private home directory,
-unless the environment decides otherwise or Flower has been imported before: both are read when
-Flower is imported. Processes that Flower starts (SuperLink, SuperNode) need
-``FLWR_TELEMETRY_ENABLED=0`` and ``FLWR_HOME`` in their own environment.
+Importing this module disables Flower's telemetry and gives Flower a private home directory, unless
+the environment sets them or Flower is already imported, because Flower reads both on import.
+Processes that Flower starts (SuperLink, SuperNode) need ``FLWR_TELEMETRY_ENABLED=0`` and
+``FLWR_HOME`` in their own environment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def require(*modules: str) -> None:
 
 
 def _prepare_environment() -> None:
-    """Keep Flower from reporting its use, and from writing into the user's home."""
+    """Keep Flower from sending telemetry and from writing into the user's home."""
     if "flwr" in sys.modules:
         return
     os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
@@ -88,7 +88,7 @@ def _wrapped(data: bytes) -> RecordDict:
 
 
 def _unwrapped(message: Message) -> bytes:
-    """Return the bytes in a message of Flower; empty if it carries something else."""
+    """Return the bytes in a Flower message; empty if it has other contents."""
     if not message.has_content():
         return b""
     data = message.content.config_records.get(RECORD, {}).get("message")
@@ -96,12 +96,12 @@ def _unwrapped(message: Message) -> bytes:
 
 
 def make_party_app(party_of: Callable[[Context], Party]) -> ClientApp:
-    """Return the client app that passes each message to a party.
+    """Return a client app that passes each message to a party.
 
     Parameters
     ----------
     party_of : callable
-        Takes Flower's context and returns the party; called for every message.
+        Function of Flower's context that returns the party; called for every message.
     """
     app = ClientApp()
 
@@ -135,18 +135,19 @@ def make_client_app(
     Parameters
     ----------
     spec : FederatedSpec or callable
-        The party's own copy, or a function of Flower's context that reads it. A server with another
-        specification gets nothing.
+        The party's own copy, or a function of Flower's context that returns it. A server with
+        another specification gets no answer.
     load_data : callable
-        Takes Flower's context and returns the party's rows and labels, and the persons where
-        ``local_update`` takes ``groups``.
+        Function of Flower's context that returns the party's rows and labels, and the person ids if
+        ``local_update`` needs ``groups``.
     ledger : PrivacyLedger or callable or None, default=None
-        The party's own, checked before data are loaded and charged before noise is drawn. Use a
-        ledger in a file (``PrivacyLedger(..., path=...)``), or a function that opens it: Flower may
-        start a process for every message, and each process would start a ledger in memory anew.
+        The party's own ledger, checked before data are loaded and charged before noise is drawn.
+        Use a ledger in a file (``PrivacyLedger(..., path=...)``), or a function that opens it:
+        Flower may start a process for every message, and a ledger in memory would start anew in
+        each.
     journal : path or callable or None, default=None
-        Directory that records answered rounds over all runs: every round of a specification is
-        answered once. Without it, every run of the server is answered, with fresh noise.
+        Directory that records answered rounds over all runs, so that every round of a specification
+        is answered once. Without it, every run of the server is answered, with fresh noise.
 
     Returns
     -------
@@ -155,15 +156,15 @@ def make_client_app(
     Warns
     -----
     PrivacyLeakWarning
-        There is neither a ledger nor a journal: the party answers N runs of a server N times, and
-        each statement covers one run only.
+        There is neither a ledger nor a journal: the party answers every run of a server, and each
+        statement covers only one run.
 
     Notes
     -----
-    Guarantees: those of the run's statement, against a server and up to ``spec.colluders`` other
-    parties that follow the protocol and are curious. The server learns the sum of at least
-    ``spec.survivors_needed`` vectors, who took part, and one of a few constant messages if a party
-    stops. See ``docs/federated.md``.
+    Guarantees: those of the run's statement, against an honest-but-curious server and up to
+    ``spec.colluders`` honest-but-curious parties. The server learns the sum of at least
+    ``spec.survivors_needed`` vectors, which parties took part, and one of a few constant messages
+    if a party stops. See ``docs/federated.md``.
     """
     if ledger is None and journal is None:
         warnings.warn(UNCOUNTED, PrivacyLeakWarning, stacklevel=2)
@@ -217,20 +218,21 @@ def make_server_app(
     Parameters
     ----------
     spec : FederatedSpec or callable
-        Or a function of Flower's context that reads it. Parties with another one refuse.
+        Specification, or a function of Flower's context that returns it. Parties with another one
+        refuse.
     on_result : callable
-        Takes the fitted classifier and Flower's context, and keeps it somewhere.
+        Function of the fitted classifier and Flower's context that stores the classifier.
     timeout : float or callable, default=120.0
-        Seconds to wait in every stage of a secure sum.
+        Seconds to wait in each stage of a secure sum.
     wait : float or callable, default=300.0
-        Seconds to wait for all parties; afterwards, those present must be enough.
+        Seconds to wait for all parties; after that, those present must suffice.
     attempts : int, default=2
-        How often to start a round while no party has sent its vector.
+        Number of attempts to start a round, as long as no party has sent its vector.
 
     Returns
     -------
     flwr.serverapp.ServerApp
-        Its main function raises every error, so that Flower reports the run as failed:
+        App whose main function raises all errors, so that Flower reports the run as failed:
         :class:`SecureSumAborted` with stage and number of remaining parties,
         ``InconsistentSumError`` for an invalid sum.
     """
@@ -264,19 +266,19 @@ def run_training(
     grid : flwr.serverapp.Grid
     spec : FederatedSpec
     node_ids : sequence of int
-        Parties; those that drop out of one round are asked again in the next.
+        Node ids of the parties; those that drop out of one round are asked again in the next.
     timeout, attempts
         As in :func:`run_secure_round`.
 
     Returns
     -------
     FederatedLinearSVC
-        With its statement, ``privacy_``.
+        Classifier with its statement ``privacy_``.
 
     Raises
     ------
     SecureSumAborted, InconsistentSumError
-        As :func:`run_secure_round`.
+        As in :func:`run_secure_round`.
     """
     results: dict[str, SumResult] = {}
     for plan in spec.rounds:
@@ -317,19 +319,19 @@ def run_secure_round(
     timeout : float, default=120.0
         Seconds to wait in each stage.
     attempts : int, default=2
-        How often to start before any party has sent its vector.
+        Number of attempts to start, as long as no party has sent its vector.
 
     Returns
     -------
     SumResult
-        Exact integers, and the number of parties in them.
+        Exact integers, and the number of parties in the sum.
 
     Raises
     ------
     SecureSumAborted
-        Too few parties remained; no plain sum is taken instead.
+        Too few parties remained; there is no fallback to a plain sum.
     InconsistentSumError
-        The numbers are not a sum of the counted parties.
+        The numbers are not a valid sum over the counted parties.
     """
     terms = RoundTerms.of_rounds(spec)
     check_option("round_name", round_name, tuple(terms))
@@ -343,7 +345,7 @@ def run_secure_round(
 
 
 def exchange_over(grid: Any, timeout: float) -> Callable[[Mapping[int, bytes]], dict[int, bytes]]:
-    """Return the function that sends messages over a grid of Flower and collects the replies."""
+    """Return a function that sends messages over a Flower grid and collects the replies."""
     timeout = check_positive("timeout", timeout)
 
     def exchange(requests: Mapping[int, bytes]) -> dict[int, bytes]:

@@ -1,4 +1,4 @@
-"""One round of one party: charge the ledger, fit, round and add noise, once."""
+"""One round of one party: charge the ledger, fit, round and add noise."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
     ----------
     training : LocalTraining
     records : Records
-        Without persons.
+        Records without persons.
     seed : int
-        Seed of the orders of rows; public.
+        Public seed of the row orders.
     n_threads : int
         Does not change the result.
 
@@ -113,14 +113,14 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
 def fit_persons(
     training: LocalTraining, records: Records, seed: int, n_threads: int
 ) -> Iterator[Array]:
-    """Fit every party's model, where a person's losses count by their mean. Private.
+    """Fit every party's model with the mean loss of each person. Private.
 
     Parameters
     ----------
     training, seed, n_threads
-        As of :func:`fit_parties`.
+        As in :func:`fit_parties`.
     records : Records
-        With persons.
+        Records with persons.
 
     Yields
     ------
@@ -160,17 +160,17 @@ def fit_persons(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
-    """Rows of one or more parties. Private.
+    """Rows of one or several parties. Private.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features), float64 or float32
     codes : ndarray of shape (n_rows,)
-        Indices of the labels.
+        Class indices.
     offsets : ndarray of shape (n_parties + 1,)
         Rows of party i are ``offsets[i]:offsets[i + 1]``.
     owners : tuple of Owners
-        The person of each row, by party; empty where no persons are protected.
+        Persons of the rows, by party; empty if rows or parties are protected.
     """
 
     X: NDArray[Any]
@@ -191,14 +191,14 @@ class Records:
         return self.X[own], self.codes[own]
 
     def factors(self, i: int) -> Array | None:
-        """Return factors of party i's losses, at most 1 per person in sum; None if all are 1."""
+        """Return factors of party i's losses, at most 1 in sum per person; None if all are 1."""
         n_rows = int(self.offsets[i + 1] - self.offsets[i])
         return self.owners[i].shares(n_rows) if self.owners else None
 
     def moments(self, i: int, data_norm: float, n_threads: int) -> Array:
-        """Return second moments of party i's clipped rows over the squared norm. Private.
+        """Return second moments of party i's clipped rows, divided by the squared bound. Private.
 
-        Those of a person are clipped to Frobenius norm 1.
+        The second moments of each person are clipped to Frobenius norm 1.
         """
         public, (X, codes) = PublicMap(unit=False, data_norm=data_norm), self.of_party(i)
         records = public.records(X, np.zeros_like(codes), 2, n_threads)
@@ -225,14 +225,14 @@ class Records:
 
 
 def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> Records:
-    """Return one party's rows, labels and persons, checked against the specification.
+    """Check one party's rows, labels and persons against the specification.
 
     Raises
     ------
     InvalidParameterError
-        Groups where rows or parties are protected, or none where persons are.
+        Groups are given although rows or parties are protected, or missing for persons.
     PartyRefusedError
-        The records are not as agreed. The texts are constants.
+        The records are not as agreed. The messages are constants.
     """
     if (spec.unit == "person") != (groups is not None):
         raise InvalidParameterError(
@@ -276,7 +276,7 @@ def _numbers(X: Any) -> NDArray[Any]:
 
 
 def _codes(y: Any, spec: FederatedSpec) -> Integers:
-    """Return the index of each label."""
+    """Return the class index of each label."""
     try:
         labels = np.asarray(label_values(y))
         if labels.ndim != 1 or not labels.size:
@@ -302,18 +302,18 @@ def contributions(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Integers]:
-    """Return the vectors of several parties, in their order.
+    """Yield the vectors of several parties, in order.
 
     Parameters
     ----------
     spec : FederatedSpec
     round_name : str
     records : Records
-        Checked rows of all these parties.
+        Checked rows of the parties.
     public : ndarray or None
-        What the round takes from the one before.
+        Public result of the previous round.
     sources : sequence of NoiseSource
-        One of each party.
+        One noise source per party.
     n_threads : int
         Does not change the result.
     """
@@ -338,7 +338,7 @@ def _values(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """Return each party's contribution before encoding. Private, unless it has noise already."""
+    """Yield each party's contribution before encoding. Private, unless it is already noisy."""
     if plan.name == "gram":
         for i in range(len(sources)):
             moments = records.moments(i, spec.data_norm, n_threads)
@@ -362,7 +362,7 @@ def _models(
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
-    """Return every party's model, times its weight."""
+    """Yield every party's model times its weight."""
     seed = spec.public_seed("model")
     training = spec.training
     if training is not None:
@@ -392,7 +392,7 @@ def _models(
 def _own_components(
     spec: DpdrSpec, records: Records, i: int, source: _core.NoiseSource, n_threads: int
 ) -> Array:
-    """Return components of party i's own noisy matrix, or their projector, times its weight."""
+    """Return the components of party i's noisy matrix, or their projector, times its weight."""
     mechanism = spec.components
     assert mechanism is not None
     moments = records.moments(i, spec.data_norm, n_threads)
@@ -411,13 +411,13 @@ def projection(spec: FederatedSpec, components: Array) -> Projection:
 
 
 def packed(matrix: Array, factor: float) -> Array:
-    """Pack a symmetric matrix: its diagonal, then the upper triangle times ``factor``."""
+    """Pack a symmetric matrix: the diagonal, then the upper triangle times ``factor``."""
     above = np.triu_indices(matrix.shape[0], 1)
     return np.concatenate([np.diagonal(matrix), factor * matrix[above]])
 
 
 def matrix_of(numbers: Array, n_features: int, factor: float) -> Array:
-    """Return the symmetric matrix that ``packed`` turned into these numbers."""
+    """Return the symmetric matrix from numbers returned by ``packed``."""
     matrix = np.zeros((n_features, n_features))
     above = np.triu_indices(n_features, 1)
     matrix[above] = numbers[n_features:] / factor
@@ -431,13 +431,13 @@ TRUSTS = ("secure_sum", "trusted_curator")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalUpdate:
-    """Contribution of a party to a sum; only the sum may read it.
+    """Contribution of a party to a sum; only the sum protocol may read it.
 
     Parameters
     ----------
     vector : ndarray of shape (length,), int64
-        Noisy numbers of the contribution, the party's number of records (0 where parties count
-        alike), and 1.
+        Noisy numbers of the contribution, the party's number of records (0 if parties have equal
+        weight), and 1.
     """
 
     vector: NDArray[np.int64]
@@ -467,15 +467,16 @@ def local_update(
     round_name : str
         A name of ``spec.rounds``.
     groups : array-like of shape (n_records,), optional
-        The person that each row belongs to, with ``unit="person"`` and only then.
+        Id of the person that each row belongs to; required for ``unit="person"`` and only then.
     public : ndarray of shape (n_components, n_features) or None
-        What a later round takes from the sums of earlier ones, see
+        Input of a later round from the sums of earlier rounds, see
         :func:`dpsvm_fast.federated.public_state`.
     source : NoiseSource or None
-        None takes the operating system's entropy. A seeded one makes the result not private.
+        None takes entropy from the operating system. With a seeded source the result is not
+        private.
     ledger : PrivacyLedger or None
-        The party's own; asked before its records are looked at, and charged with the events of the
-        round before noise is drawn.
+        The party's own ledger, checked before its records are read, and charged for the round
+        before noise is drawn.
     trust : {"secure_sum", "trusted_curator"}
     n_threads : int
         Does not change the result.
@@ -487,19 +488,19 @@ def local_update(
     Raises
     ------
     InvalidParameterError, TypeError
-        A parameter outside its range, or ``groups`` missing. Nothing was read or spent.
+        A parameter is outside its range, or ``groups`` is missing. Nothing was read or spent.
     BudgetExceededError
         The ledger refuses. Nothing was read or spent.
     PartyRefusedError
-        Records or public numbers are not as agreed on: nothing is spent or released. Or training
-        failed: nothing is released, and the budget is spent. The texts are constants.
+        Records or public numbers are not as agreed: nothing was spent or released. Or training
+        failed: the budget is spent and nothing was released. The messages are constants.
 
     Notes
     -----
-    Guarantees: none for the vector by itself beyond the statement's ``local_epsilon``; those of
-    the statement for sums of the vectors of ``spec.survivors_needed`` parties or more. Every call
-    draws fresh noise and is another release. The same vector may be in one opened sum only:
-    ``dpsvm_fast.federated.party.Party`` answers a round once.
+    Guarantees: those of the statement hold for sums of the vectors of at least
+    ``spec.survivors_needed`` parties; a single vector has only the statement's ``local_epsilon``.
+    Every call draws fresh noise and is another release. A vector may be in only one opened sum:
+    ``dpsvm_fast.federated.party.Party`` answers each round once.
 
     Examples
     --------
@@ -530,12 +531,12 @@ def local_update(
 def checked_public(
     public: NDArray[np.float64] | None, spec: FederatedSpec, round_name: str
 ) -> NDArray[np.float64] | None:
-    """Check the components of earlier rounds, if a round takes any.
+    """Check the components of earlier rounds, if the round needs them.
 
     Raises
     ------
     PartyRefusedError
-        Not those numbers: another shape, or too large.
+        The components have a wrong shape or are too large.
     """
     if not isinstance(spec, DpdrSpec) or round_name == spec.rounds[0].name:
         if public is not None:

@@ -1,8 +1,8 @@
-"""Cryptography of the secure sum: shared keys, masks, shares of secrets.
+"""Cryptography of the secure sum: shared keys, masks and secret sharing.
 
-Every key and every secret here has 32 bytes. Pairs of parties agree on a secret by X25519;
-HKDF-SHA256 derives one key for each purpose from it; ChaCha20 expands a key into a mask, and
-ChaCha20-Poly1305 seals messages between parties through the server.
+Every key and secret has 32 bytes. Pairs of parties agree on a secret by X25519; HKDF-SHA256 derives
+one key for each purpose from it; ChaCha20 expands a key into a mask, and ChaCha20-Poly1305 seals
+messages between parties through the server.
 """
 
 from __future__ import annotations
@@ -69,35 +69,34 @@ def _derived(key: bytes, info: str) -> bytes:
 
 
 def seal(key: bytes, packet: bytes) -> bytes:
-    """Encrypt and authenticate the one packet of a key."""
+    """Encrypt and authenticate the single packet of a key."""
     return bytes(ChaCha20Poly1305(key).encrypt(bytes(12), packet, None))
 
 
 def unseal(key: bytes, sealed: bytes) -> bytes:
-    """Return the text that :func:`seal` encrypted; raise if it was changed."""
+    """Decrypt a text of :func:`seal`; raise an error if it was changed."""
     return bytes(ChaCha20Poly1305(key).decrypt(bytes(12), sealed, None))
 
 
 def expand_mask(key: bytes, size: int) -> Words:
-    """Expand a key into numbers that are indistinguishable from uniform ones without the key.
+    """Expand a key into numbers that look uniform to anyone without the key.
 
     Parameters
     ----------
     key : bytes
-        At least 32 bytes with 256 bits of entropy. All of it is used.
+        At least 32 bytes with 256 bits of entropy, all of which are used.
     size : int
-        How many numbers, from 0 to 2**31.
+        Number of values, from 0 to 2**31.
 
     Returns
     -------
     ndarray of uint64, shape (size,)
-        Numbers below 2**48, each exactly uniform if the stream is: the low bits of 64 bits of the
-        stream. The same on every machine.
+        Numbers below 2**48: the low bits of each 64 bits of the stream, exactly uniform if the
+        stream is. The same on every machine.
 
     Notes
     -----
-    Two sizes give the same stream, one longer than the other; a key must therefore mask one vector
-    only.
+    Different sizes give prefixes of the same stream, so a key must mask only one vector.
     """
     size = check_integer("size", size, 0, MAX_SIZE)
     if not isinstance(key, bytes) or len(key) < KEY_BYTES:
@@ -131,13 +130,13 @@ def create_shares(secret: bytes, threshold: int, num: int) -> list[bytes]:
     secret : bytes
         32 bytes.
     threshold : int
-        From 1 to `num`. With 1 every share is as good as the secret.
+        Number of shares that restore the secret, from 1 to `num`. With 1 every share reveals it.
     num : int
 
     Returns
     -------
     list of bytes
-        `num` shares of 66 bytes, for the points 1 to `num` in this order.
+        `num` shares of 66 bytes, for the points 1 to `num` in order.
     """
     num = check_integer("num", num, 1)
     threshold = check_integer("threshold", threshold, 1, num)
@@ -161,9 +160,9 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     Parameters
     ----------
     shares : mapping of int to bytes
-        Shares of one secret by their points.
+        Shares of one secret by point.
     threshold : int
-        The one that they were made for.
+        Threshold with which the shares were made.
 
     Returns
     -------
@@ -173,8 +172,8 @@ def combine_shares(shares: Mapping[int, bytes], threshold: int) -> bytes:
     Raises
     ------
     ValueError
-        Too few shares, shares of different secrets, damaged ones. The message is constant.
-        Shares damaged by accident pass with probability 2**-128.
+        There are too few shares, or they are damaged or of different secrets. The message is
+        constant. Accidental damage is undetected with probability 2**-128.
     """
     points = tuple(sorted(shares)[:threshold])
     if len(points) < threshold:

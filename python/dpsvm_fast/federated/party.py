@@ -1,7 +1,7 @@
-"""A party's side of the secure sum: bytes in, bytes out, and what it remembers in between.
+"""A party's side of the secure sum: messages in, replies out, and the state in between.
 
-A party follows the server, but believes only its own copy of the terms. Whatever it refuses, it
-refuses in one of a few constant texts, and forgets the keys of the round.
+A party follows the server, but trusts only its own copy of the terms. It refuses with one of a few
+constant texts, and then forgets the keys of the round.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ Contribution: TypeAlias = Callable[[RoundTerms, NDArray[np.float64] | None], NDA
 
 
 class FileJournal:
-    """Rounds that a party has answered, in a folder that all its processes share.
+    """Record of the rounds that a party has answered, in a folder shared by its processes.
 
-    A vector in two sums over different parties is practically public, as the difference of the sums
-    is a sum over few parties. So a party claims a round before it computes its vector, and a claim
-    is never undone. To answer a round again, remove its file by hand.
+    A vector in two sums over different parties is practically public, because the difference of the
+    sums is a sum over few parties. So a party claims a round before it computes its vector, and a
+    claim is permanent. To answer a round again, remove its file by hand.
 
     Parameters
     ----------
     directory : path
-        Created with access for its owner alone.
+        Folder, created with access for its owner only.
     """
 
     def __init__(self, directory: str | os.PathLike[str]) -> None:
@@ -54,7 +54,7 @@ class FileJournal:
         return self._entry(name).exists()
 
     def claim(self, name: str) -> bool:
-        """Claim the round permanently; the claim is on disk when this returns."""
+        """Claim the round permanently; the claim is on disk on return."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         # The file system lets one of several processes win.
         return put_new(self._entry(name), f"{name}\n".encode(), lasting=True)
@@ -70,18 +70,18 @@ class _Kept:
     Parameters
     ----------
     answered : list of str
-        Rounds claimed in this run; all that is left after a round, or a refusal.
+        Rounds claimed in this run; the only field kept after a round or a refusal.
     session, round : str
-        The attempt in progress.
+        Attempt in progress.
     stage : str
-        Its last stage that was passed.
+        Last completed stage.
     keys : list
-        Private key for packets, private key for masks, seed; until the vector is masked.
+        Private key for packets, private key for masks, and seed; until the vector is masked.
     others : list
-        Everybody's number and public keys; as long.
+        Numbers and public keys of all parties; until the vector is masked.
     shares : list
-        Number of each party that masks are shared with, oneself too, and its shares: of its
-        private key for masks, and of its seed.
+        Number of each party with shared masks, including this one, with its shares: of the private
+        key for masks and of the seed.
     """
 
     answered: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ class _Kept:
 
     @classmethod
     def read(cls, state: bytes) -> _Kept:
-        """Read what :meth:`write` wrote; an empty state if there is nothing."""
+        """Read what :meth:`write` wrote; empty bytes give an empty state."""
         return cls(**stages.read(state)) if state else cls()
 
     def write(self) -> bytes:
@@ -108,20 +108,20 @@ class _Kept:
 
 @dataclass(frozen=True)
 class Party:
-    """A party of secure sums.
+    """Party of secure sums.
 
     Parameters
     ----------
     number : int
         Its own.
     terms : callable
-        Returns the party's own copy of the terms, by name of the round; called for every message.
+        Function that returns the party's own terms by round name; called for every message.
     contribute : callable
-        Makes the vector of a round; called at most once per round. Its exceptions stay with the
-        party.
+        Function that computes the vector of a round; called at most once per round. Its exceptions
+        are not sent.
     journal : callable
-        Returns where answered rounds are written down for all runs; or None, for the state alone,
-        which lasts for one run.
+        Function that returns the journal of answered rounds over all runs; or None, to use only the
+        state, which lasts for one run.
     """
 
     number: int
@@ -135,13 +135,13 @@ class Party:
         Parameters
         ----------
         state : bytes
-            What the last call returned; empty in the beginning. Private.
+            State returned by the last call; empty at first. Private.
         message : bytes
 
         Returns
         -------
         state, reply : bytes
-            The reply is the stage's, or a refusal with one of the constant texts.
+            New state, and the stage's reply or a refusal with a constant text.
         """
         kept = None
         try:
@@ -183,7 +183,7 @@ class Party:
         return after, stages.write(terms.head(session, stage, self.number) | body)
 
     def _understood(self, message: bytes) -> tuple[dict[str, Any], RoundTerms]:
-        """Return a message to this party, and the terms that it is about."""
+        """Parse a message to this party; return it with its terms."""
         own_terms = self.terms()
         try:
             request = stages.read(message)
@@ -206,7 +206,7 @@ class Party:
     def _advertise_keys(
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
     ) -> dict[str, Any]:
-        """Make keys and a seed."""
+        """Create keys and a seed."""
         keys = [masks.new_secret() for _ in range(3)]
         kept.keys = keys
         return {"keys": [masks.public_key(key) for key in keys[:2]]}
@@ -273,7 +273,7 @@ class Party:
         return {"masked": stages.pack(words)}
 
     def _unmask(self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms) -> dict[str, Any]:
-        """Return a share of the seed of every party in the sum, and of the key of every other."""
+        """Return a share of the seed of every party in the sum, and of every other party's key."""
         active, gone = _listed(
             lambda: (stages.as_parties(request["active"]), stages.as_parties(request["gone"]))
         )
@@ -288,12 +288,12 @@ class Party:
 
 
 def _key(terms: RoundTerms) -> str:
-    """Return the name of a round among those of all specifications."""
+    """Return a round's unique name across all specifications."""
     return f"{terms.digest} {terms.name}"
 
 
 def _listed(read: Callable[[], Listed]) -> Listed:
-    """Return what a message lists of parties."""
+    """Return the parties listed in a message."""
     try:
         return read()
     except (KeyError, ValueError):
@@ -301,12 +301,12 @@ def _listed(read: Callable[[], Listed]) -> Listed:
 
 
 def checked_vector(vector: object, terms: RoundTerms) -> NDArray[np.int64]:
-    """Return a vector as agreed on.
+    """Check a vector against the agreed terms.
 
     Raises
     ------
     PartyRefusedError
-        Another type, another shape, numbers out of range; the text is constant.
+        The type, shape or range of the vector is wrong; the message is constant.
     """
     if not isinstance(vector, np.ndarray) or vector.dtype != np.int64:
         raise PartyRefusedError(stages.NO_CONTRIBUTION)
@@ -319,7 +319,7 @@ def checked_vector(vector: object, terms: RoundTerms) -> NDArray[np.int64]:
 
 
 def _note(error: Exception) -> None:
-    """Log the type and place of an error for the party; its text may quote records."""
+    """Log type and place of an error for the party, but not its text, which may quote records."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""Plans of the rounds: the training, its noise, its events. All of it is public."""
+"""Plans of the rounds: training, noise and events. All numbers are public."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ ROUNDING_PER_WEIGHT = 2.0**-51
 
 @dataclass(frozen=True)
 class LocalTraining:
-    """One party's training; parties differ only in the number of rows, or of persons.
+    """Training of one party; parties differ only in the number of rows, or of persons.
 
     Parameters
     ----------
     spec : FederatedSpec
-        With numbers for words.
+        Specification with "auto" replaced by numbers.
     """
 
     spec: FederatedSpec
 
     def __post_init__(self) -> None:
-        """Refuse settings whose products leave the floats, or whose rounding is too large."""
+        """Refuse settings whose products overflow or underflow, or whose rounding is too large."""
         check_row_norm(self.spec.data_norm, self.spec.intercept_scaling, self.row_norm)
         check_range("regularization", self.spec.regularization, "regularization")
         check_range("radius", self.spec.radius, "radius")
@@ -101,12 +101,12 @@ class LocalTraining:
 
     @property
     def by_sgd(self) -> bool:
-        """Whether parties run projected SGD; else minimisers are certified."""
+        """Whether parties run projected SGD; otherwise they certify minimisers."""
         return self.spec.local not in ("exact", "output")
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Bound on the norm of the weights."""
+        """Shape of the weights."""
         return (self.loss.n_scores, self.spec.n_trained + (self.spec.intercept_scaling > 0.0))
 
     @property
@@ -116,12 +116,12 @@ class LocalTraining:
 
     @cached_property
     def row_norm(self) -> float:
-        """Bound of a row with its constant feature."""
+        """Bound on the norm of a row with its constant feature."""
         return hypot_up(self.spec.data_norm, self.spec.intercept_scaling)
 
     @property
     def n_balls(self) -> int:
-        """Balls onto which weights are projected."""
+        """Number of balls onto which weights are projected."""
         return 1 if self.spec.projection == "joint" else self.loss.n_scores
 
     @cached_property
@@ -131,13 +131,13 @@ class LocalTraining:
 
     @cached_property
     def C(self) -> float:
-        """Factor of one record's loss in the objective, times its party's weight; rounded up."""
+        """Factor of one record's loss in the objective, times its party's weight, rounded up."""
         least = 1 if self.spec.weighting == "records" else self.spec.min_records
         return fraction_up(1 / (Fraction(self.spec.regularization) * least))
 
     @cached_property
     def by_record(self) -> float:
-        """Sensitivity by strong convexity, ``2 L C kt``."""
+        """Sensitivity ``2 L C kt`` by strong convexity."""
         factor = RELATION_FACTOR[ADJACENCY]
         return factor * mul_up(mul_up(self.loss.lipschitz, self.C), self.row_norm)
 
@@ -148,13 +148,13 @@ class LocalTraining:
 
     @cached_property
     def solver_radius(self) -> float:
-        """Distance of a computed contribution from that of real arithmetic, rounded up."""
+        """Distance of a computed contribution from the exact one, rounded up."""
         rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, self.largest))
         return add_up(mul_up(self.spec.tol, self.by_record), rounded)
 
     @property
     def _projection_error(self) -> float:
-        """Rounding of a norm, a projection and a product with a weight, relative to the norm."""
+        """Relative rounding error of norm, projection and product with a weight."""
         return ROUNDING_PER_WEIGHT * (self.size + 16.0)
 
     @cached_property
@@ -165,7 +165,7 @@ class LocalTraining:
 
     @cached_property
     def distance(self) -> float:
-        """Sensitivity to one unit, errors of its party included, rounded up."""
+        """Sensitivity to one unit, including errors of its party, rounded up."""
         if self.spec.unit == "party":
             return self.diameter
         return min(add_up(self.by_record, 2.0 * self.solver_radius), self.diameter)
@@ -178,23 +178,23 @@ class LocalTraining:
     # One party's own numbers, of its records or persons.
 
     def sum_regularization(self, n_records: int) -> float:
-        """Lambda of the sum-form objective, rounded up: a larger one moves less."""
+        """Return lambda of the sum-form objective, rounded up, the safe side."""
         return fraction_up(Fraction(self.spec.regularization) * n_records)
 
     def own_radius(self, n_records: int) -> float:
-        """Distance to the minimiser that the party's solver certifies, rounded down."""
+        """Return the distance to the minimiser that the party's solver certifies, rounded down."""
         return div_down(mul_down(self.spec.tol, self.by_record), float(self.spec.weight(n_records)))
 
     def gradient_tol(self, n_records: int) -> float:
-        """Norm of the sum-form objective's gradient that certifies ``own_radius``, down."""
+        """Return the gradient norm that certifies ``own_radius``, rounded down."""
         return mul_down(self.own_radius(n_records), self.sum_regularization(n_records))
 
     def own_C(self, n_records: int) -> float:
-        """1 over ``sum_regularization``, rounded down."""
+        """Return 1 / ``sum_regularization``, rounded down."""
         return fraction_down(1 / (Fraction(self.spec.regularization) * n_records))
 
     def run(self, n_records: int) -> ProjectedSGD:
-        """Projected SGD of one party."""
+        """Return the plan of one party's projected SGD."""
         spec: Any = self.spec
         return ProjectedSGD(
             n_samples=n_records,
@@ -223,7 +223,7 @@ class LocalTraining:
 
 @lru_cache(maxsize=4096)
 def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
-    """Bound the distance of the computed iterate from that of real arithmetic."""
+    """Bound the distance of the computed iterate from the exact one."""
     return training.run(n_records).rounding(
         training.loss,
         training.own_C(n_records),
@@ -267,16 +267,16 @@ class SumNoise:
     Parameters
     ----------
     size : int >= 1
-        p: noisy numbers of a vector.
+        Number p of noisy entries of a vector.
     distance : float > 0
-        How far the sums of neighbours can be apart before they are encoded.
+        Largest distance between sums of neighbours before encoding.
     bound : float > 0
-        Norm of one party's vector at most.
+        Bound on the norm of one party's vector.
     counts : PartyCounts
     step : float > 0
         g.
     sigma_steps : int
-        A power of two from 2**4 to 2**24.
+        Noise parameter of each party in steps: a power of two from 2**4 to 2**24.
     """
 
     size: int
@@ -293,12 +293,12 @@ class SumNoise:
 
     @property
     def honest_survivors(self) -> int:
-        """Honest parties in every sum that is released."""
+        """Number of honest parties in every released sum."""
         return self.counts.honest_survivors
 
     @property
     def bound_steps(self) -> int:
-        """R_g: largest norm of one party's integers, including half a step of rounding in each."""
+        """Largest norm R_g of one party's integers, including half a step of rounding in each."""
         return self.codec.bound_steps(self.bound) + math.isqrt(self.size) + 1
 
     @property
@@ -318,16 +318,16 @@ class SumNoise:
 
     @cached_property
     def sigma(self) -> float:
-        """Standard deviation of the Gaussian mechanism that the sum approximates; rounded down."""
+        """Standard deviation of the Gaussian mechanism that the sum approximates, rounded down."""
         return mul_down(self.step, _root(self.honest_survivors, self.sigma_steps))
 
     @cached_property
     def discreteness(self) -> float:
-        """Distance of the sum from a post-processing of real Gaussian noise, rounded up.
+        """Distance of the sum from post-processed continuous Gaussian noise, rounded up.
 
-        Sums of h discrete Gaussians, one merge after the other, and the randomised rounding that
-        takes real noise to discrete noise: each changes the probability of a whole number by a
-        factor within ``exp(+-a)``.
+        It covers the h - 1 successive merges of discrete Gaussians and the randomised rounding from
+        continuous to discrete noise. Each changes the probability of an integer by a factor within
+        ``exp(+-a)``.
         """
         sigma, h = float(self.sigma_steps), self.honest_survivors
         merges = (h - 1) * _log_ratio(0.5 * sigma * sigma)
@@ -354,14 +354,14 @@ def plan_noise(
     counts: PartyCounts,
     multiplier: float,
 ) -> SumNoise:
-    """Return the finest grid on which noise and contributions fit.
+    """Return the noise on the finest grid whose range holds noise and contributions.
 
     Parameters
     ----------
     size, distance, bound, counts
-        Of :class:`SumNoise`.
+        As in :class:`SumNoise`.
     multiplier : float > 0
-        Standard deviation of the Gaussian mechanism that is wanted, at sensitivity 1.
+        Standard deviation of the intended Gaussian mechanism at sensitivity 1.
 
     Raises
     ------
@@ -389,7 +389,7 @@ def plan_noise(
 
 
 def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
-    """Return the delta left for noise after ``n_rounds`` sums paid for their distances.
+    """Return the delta left for noise after the distances of ``n_rounds`` sums.
 
     Raises
     ------
@@ -412,7 +412,7 @@ def delta_left(epsilon: float, delta: float, n_rounds: int) -> float:
 def multiplier_of(epsilon: float, delta: float) -> float:
     """Return the standard deviation of Gaussian noise at sensitivity 1, slightly rounded up.
 
-    Ratios of rounded numbers are compared later; the last digits belong to them.
+    The margin absorbs rounding in later comparisons of ratios.
     """
     return round_up(gaussian_sigma(epsilon, delta), 8)
 
@@ -424,7 +424,7 @@ def _root(h: int, sigma_steps: int) -> float:
 
 
 def _step(size: int, distance: float, h: int, multiplier: float, sigma_steps: int) -> float | None:
-    """Return the smallest step for which the noise suffices; None if rounding dominates."""
+    """Return the smallest step at which the noise suffices; None if rounding dominates."""
     rounded = mul_up(multiplier, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
     left = add_down(_root(h, sigma_steps), -rounded)
     if not left > 0.0:
@@ -435,10 +435,10 @@ def _step(size: int, distance: float, h: int, multiplier: float, sigma_steps: in
 
 
 def _log_ratio(square: float) -> float:
-    r"""Bound of ``log((1 + e) / (1 - e))``, :math:`e = 2 \sum_{m \ge 1} \exp(-2 \pi^2 s m^2)`.
+    r"""Bound ``log((1 + e) / (1 - e))``, :math:`e = 2 \sum_{m \ge 1} \exp(-2 \pi^2 s m^2)`.
 
-    For s of at least 1/2: the first term, twice that of the series, times 1.001; log adds 0.1
-    percent at most. An exponential below the floats is bounded by the smallest of them.
+    For s >= 1/2 it is the first term, twice that of the series, times 1.001; the logarithm adds at
+    most 0.1 percent. An exponential that underflows is bounded by the smallest float.
     """
     exponent = -2.0 * math.pi**2 * square * (1.0 - 1e-12)
     first = math.exp(exponent) if exponent > -740.0 else 5e-324
@@ -451,23 +451,23 @@ CHECKS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class RoundPlan:
-    """One vector of each party, and their sum.
+    """Round with one vector of each party, and their sum.
 
     Parameters
     ----------
     name : {"model", "gram", "components"}
     what : str
-        What is summed, in words.
+        Description of the summed values.
     size : int
-        p: numbers of a contribution. A vector has two more, without noise: the party's records (0
-        where parties count alike) and the number 1.
+        Number p of entries of a contribution. A vector has two more, without noise: the party's
+        number of records (0 if parties have equal weight) and 1.
     codec : FixedPointCodec
     noise : SumNoise or None
-        None where parties release their own noisy numbers, and the sum only hides who said what.
+        None if parties release their own noisy numbers, and the sum only hides who sent what.
     clip_norm : float or None
-        For ``"gram"``: bound of the norm of one row's outer product with itself.
+        For ``"gram"``: bound on the norm of one row's outer product with itself.
     local_events : tuple of PrivacyEvent
-        What a party's own noise costs.
+        Privacy events of a party's own noise.
     """
 
     name: str
@@ -494,7 +494,7 @@ class RoundPlan:
         return (*(() if summed is None else summed.events), *self.local_events)
 
     def secure_round(self, trust: str) -> SecureRound | None:
-        """Return the sum for the statement; None if it has no noise."""
+        """Return the record of the sum for the statement; None if it has no noise."""
         noise = self.noise
         if noise is None:
             return None
@@ -512,7 +512,7 @@ class RoundPlan:
 def noisy_sum(
     name: str, noise: SumNoise, weighting: str, clip_norm: float | None = None
 ) -> RoundPlan:
-    """Return the round of a sum under one common noise."""
+    """Return the round of a sum with common noise."""
     return RoundPlan(
         name=name,
         what=summed_over_parties(name, weighting),
@@ -524,7 +524,7 @@ def noisy_sum(
 
 
 def averaged_models(spec: FederatedSpec, multiplier: float) -> RoundPlan:
-    """Return the round that sums noisy local models, with this noise at sensitivity 1."""
+    """Return the round that sums local models, with the given noise at sensitivity 1."""
     training = spec.training
     assert training is not None
     noise = plan_noise(
@@ -539,7 +539,7 @@ def averaged_models(spec: FederatedSpec, multiplier: float) -> RoundPlan:
 
 @dataclass(frozen=True)
 class ObjectiveTraining:
-    """A party's own objective perturbation: the noise is the same for every number of records.
+    """Objective perturbation of one party, with the same noise for every number of records.
 
     Parameters
     ----------
@@ -552,13 +552,13 @@ class ObjectiveTraining:
     spec: FederatedSpec
 
     def sum_regularization(self, n_records: int) -> float:
-        """Lambda of the sum-form objective: never less than the noise was made for."""
+        """Return lambda of the sum-form objective, at least the one of the noise."""
         mean_form, least = self.spec.regularization, self.mechanism.regularization
         return least if mean_form is None else max(least, mul_up(mean_form, float(n_records)))
 
     @property
     def radius(self) -> float:
-        """Bound of released weights: beyond it, rarely, they are scaled down."""
+        """Bound on the norm of released weights, to which they are rarely scaled down."""
         loss, regularization = self.mechanism.loss, self.mechanism.regularization
         n = self.spec.max_records
         most = self.sum_regularization(n)

@@ -1,16 +1,17 @@
-"""Protocol between a party and the server of a secure sum: terms, stages, messages.
+"""Protocol between the parties and the server of a secure sum: terms, stages, messages.
 
-Four stages, each one message to every party that is left and one reply:
+There are four stages, each with one message to every remaining party and one reply:
 
-1. *advertise keys*: every party makes two key pairs and a seed, and sends the public keys;
-2. *share keys*: it gets everybody's public keys, and sends everybody a sealed packet with a share
-   of its private key for masks and a share of its seed;
-3. *masked input*: it gets the packets for it, and sends its vector plus a mask made of its seed,
-   plus for each other party a mask that the two have in common and add with opposite signs;
-4. *unmask*: it hears whose vectors have arrived, and sends its shares of the seeds of those, and of
-   the private keys of the others. With enough of them the server takes the remaining masks away.
+1. *advertise keys*: every party creates two key pairs and a seed, and sends the public keys;
+2. *share keys*: it receives all public keys, and sends each party a sealed packet with a share of
+   its private key for masks and a share of its seed;
+3. *masked input*: it receives its packets, and sends its vector plus a mask from its seed, plus for
+   each other party a mask that both share and add with opposite signs;
+4. *unmask*: it learns whose vectors have arrived, and sends its shares of the seeds of those
+   parties and of the private keys of the others. With enough shares the server removes the
+   remaining masks.
 
-Nothing here knows how messages travel. ``party.py`` and ``server.py`` are the two sides.
+The protocol is independent of the transport. ``party.py`` and ``server.py`` are the two sides.
 """
 
 from __future__ import annotations
@@ -67,28 +68,28 @@ MAX_LENGTH = 2**27
 
 @dataclass(frozen=True, kw_only=True)
 class RoundTerms:
-    """Terms of one round. A party refuses anything that differs from its own copy.
+    """Terms of one round; a party refuses anything that differs from its own copy.
 
     Parameters
     ----------
     digest : str
-        Fingerprint of the whole specification.
+        Digest of the whole specification.
     name : str
-        Name of the round within it.
+        Name of the round in the specification.
     length : int
-        Numbers of a vector; the last one is 1 and counts the parties in the sum.
+        Length of a vector; the last entry is 1 and counts the parties in the sum.
     n_users : int in 2..2**18
-        Parties to ask.
+        Number of parties to ask.
     min_survivors : int
-        A party gives its shares for unmasking only if at least this many parties are in the sum.
+        A party sends its shares for unmasking only if at least this many parties are in the sum.
     threshold : int
-        Shares that open a mask: more than half of the parties, so that the shares of no two
-        disjoint groups suffice, and at most ``min_survivors``.
+        Number of shares that open a mask: more than half of the parties, so that two disjoint
+        groups cannot both have enough shares, and at most ``min_survivors``.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        Terms that would not protect the parties, or that could not be summed.
+        The terms would not protect the parties, or could not be summed.
     """
 
     digest: str
@@ -108,7 +109,7 @@ class RoundTerms:
 
     @classmethod
     def of_rounds(cls, spec: FederatedSpec) -> dict[str, RoundTerms]:
-        """Return the terms of all rounds of a specification of two parties or more, by name."""
+        """Return the terms of all rounds, by name, of a specification of at least two parties."""
         digest = spec.digest()
         return {
             plan.name: cls(
@@ -123,7 +124,7 @@ class RoundTerms:
         }
 
     def head(self, session: str, stage: str, party: int) -> dict[str, Any]:
-        """Return the fields that a message to a party and its reply have in common."""
+        """Return the fields shared by a message to a party and its reply."""
         return {
             "protocol": PROTOCOL,
             "digest": self.digest,
@@ -134,7 +135,7 @@ class RoundTerms:
         }
 
     def purpose(self, session: str, what: str, first: int, second: int) -> str:
-        """Return the purpose of a key of two parties, in one attempt at one round."""
+        """Return the purpose of a key of two parties in one attempt at a round."""
         return f"{self.digest} {self.name} {session} {what} {first} {second}"
 
     def pair_mask(self, session: str, private: bytes, public: bytes, own: int, other: int) -> Words:
@@ -148,7 +149,7 @@ class RoundTerms:
 
 
 def write(record: Mapping[str, Any]) -> bytes:
-    """Return a record as the bytes of a message or of a stored state."""
+    """Encode a record as the bytes of a message or a stored state."""
     return json.dumps(record, default=_base64, allow_nan=False).encode("ascii")
 
 
@@ -157,7 +158,7 @@ def _base64(value: Any) -> str:
 
 
 def read(data: bytes) -> dict[str, Any]:
-    """Return the record of a message.
+    """Decode the record of a message.
 
     Raises
     ------
@@ -176,7 +177,7 @@ def as_bytes(text: object, size: int | None = None) -> bytes:
     Raises
     ------
     ValueError
-        It encodes none, or another number of them.
+        The text does not encode bytes, or the wrong number of them.
     """
     if not isinstance(text, str):
         raise ValueError("expected a text")
@@ -190,7 +191,7 @@ def as_bytes(text: object, size: int | None = None) -> bytes:
 
 
 def as_parties(numbers: object) -> list[int]:
-    """Return distinct numbers of parties.
+    """Decode a list of distinct party numbers.
 
     Raises
     ------
@@ -205,7 +206,7 @@ def as_parties(numbers: object) -> list[int]:
 
 
 def as_items(items: object, n_values: int, size: int) -> dict[int, list[bytes]]:
-    """Return ``n_values`` values of ``size`` bytes for each of distinct parties.
+    """Decode ``n_values`` values of ``size`` bytes for each of distinct parties.
 
     Raises
     ------
@@ -225,18 +226,18 @@ def as_items(items: object, n_values: int, size: int) -> dict[int, list[bytes]]:
 
 
 def pack(words: Words) -> bytes:
-    """Return the low 48 bits of each number."""
+    """Encode the low 48 bits of each number."""
     parts = words.astype("<u8").view(np.uint8).reshape(-1, 8)
     return parts[:, :6].tobytes()
 
 
 def unpack(data: bytes, length: int) -> Words:
-    """Return what :func:`pack` was given.
+    """Decode the numbers given to :func:`pack`.
 
     Raises
     ------
     ValueError
-        Another number of bytes: arrays of other lengths would be stretched silently.
+        The number of bytes is wrong; arrays of other lengths would be broadcast silently.
     """
     if len(data) != 6 * length:
         raise ValueError("expected another number of bytes")
@@ -249,14 +250,14 @@ def unpack(data: bytes, length: int) -> Words:
 
 
 def write_array(array: NDArray[np.float64] | None) -> dict[str, Any] | None:
-    """Return an array of floats as a message has it."""
+    """Encode an array of floats for a message."""
     if array is None:
         return None
     return {"shape": list(array.shape), "values": array.astype("<f8").tobytes()}
 
 
 def read_array(record: Any) -> NDArray[np.float64] | None:
-    """Return the finite array that :func:`write_array` was given.
+    """Decode the finite array given to :func:`write_array`.
 
     Raises
     ------

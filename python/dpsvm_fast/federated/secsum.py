@@ -1,7 +1,7 @@
-"""Sums over parties: their integers, the interface of a protocol, and the sum by a trusted curator.
+"""Sums over parties: encoding, protocol interface, and the sum by a trusted curator.
 
-A sum is exact, modulo 2**48. Nothing falls back from a secure sum to a plain one: the caller picks
-the object, and the statement says which it was.
+A sum is exact, modulo 2**48. There is no fallback from a secure sum to a plain one: the caller
+chooses the object, and the statement names it.
 """
 
 from __future__ import annotations
@@ -52,36 +52,35 @@ TYPED = Fraction(1, 2**50)
 
 
 def min_number(share: float, n: int) -> int:
-    """Return ``ceil(share * n)``, with ``share`` as the decimal number that was typed."""
+    """Return ``ceil(share * n)``, with ``share`` as the typed decimal number."""
     return math.ceil(Fraction(share) * n * (1 - TYPED))
 
 
 def max_number(share: float, n: int) -> int:
-    """Return ``floor(share * n)``, with ``share`` as the decimal number that was typed."""
+    """Return ``floor(share * n)``, with ``share`` as the typed decimal number."""
     return math.floor(Fraction(share) * n * (1 + TYPED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartyCounts:
-    """Number of parties, and the assumptions about them.
+    """Number of parties, and assumptions about them.
 
     Parameters
     ----------
     n_users : int in 1..2**18
-        U, the parties that were asked.
+        Number U of parties asked.
     honest_fraction : float in (0, 1], default=0.5
-        t: at least ceil(t U) follow the protocol and keep their noise secret.
+        Share t: at least ceil(t U) parties follow the protocol and keep their noise secret.
     max_dropout : float in [0, 1)
-        rho: at most floor(rho U) drop out before the sum.
+        Share rho: at most floor(rho U) parties drop out before the sum.
     min_survivors : int or None
-        Parties without which nothing is released, at most U - floor(rho U), which is what None
-        stands for.
+        Smallest number of parties in a released sum, at most U - floor(rho U), the value for None.
 
     Raises
     ------
     InvalidParameterError
-        Numbers with which no honest party is sure to be left, or with which those who collude
-        could open the sum.
+        With these numbers possibly no honest party is left, or colluding parties could open the
+        sum.
     """
 
     n_users: int
@@ -117,19 +116,19 @@ class PartyCounts:
 
     @property
     def survivors_needed(self) -> int:
-        """Smallest number of parties for which a sum is released."""
+        """Smallest number of parties in a released sum."""
         if self.min_survivors is not None:
             return self.min_survivors
         return self.n_users - max_number(self.max_dropout, self.n_users)
 
     @property
     def honest_survivors(self) -> int:
-        """Number of honest parties in every released sum: h of the proof."""
+        """Number h of honest parties in every released sum."""
         return self.survivors_needed - self.colluders
 
     @property
     def threshold(self) -> int:
-        """Number of shares that open a mask: more than the colluders have, and than half of all."""
+        """Number of shares that open a mask: more than the colluders, and more than half of all."""
         return max(self.colluders, self.n_users // 2) + 1
 
 
@@ -150,7 +149,7 @@ ROUNDED_STEPS = 1.0 + 2.0**-20
 
 @dataclass(frozen=True, kw_only=True)
 class FixedPointCodec:
-    """Codec from numbers to multiples of a step, below 2**29 in size, modulo 2**48.
+    """Codec from numbers to multiples of a step, below 2**29 in magnitude, modulo 2**48.
 
     Parameters
     ----------
@@ -183,7 +182,7 @@ class FixedPointCodec:
         Raises
         ------
         PartyRefusedError
-            Not one row of finite numbers within the range; the text contains none of them.
+            The value is not one row of finite numbers within the range; the message quotes none.
         """
         if not isinstance(x, np.ndarray) or x.ndim != 1 or x.dtype != np.float64:
             raise PartyRefusedError("contribution: expected one row of float64 numbers")
@@ -196,12 +195,12 @@ class FixedPointCodec:
         return np.asarray(steps.astype(np.int64))
 
     def add_noise(self, steps: NDArray[np.int64], noise: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the sum, clipped to the range.
+        """Return the encoded vector plus noise, clipped to the range.
 
         Parameters
         ----------
         steps : ndarray of int64
-            An encoded vector.
+            Encoded vector.
         noise : ndarray of int64, of the same shape
             Noise in the same unit.
 
@@ -209,12 +208,12 @@ class FixedPointCodec:
         -------
         ndarray of int64
 
-        Noise that would leave it is cut off: the probability of that is part of the guarantee.
+        Clipping has a tiny probability, which the guarantee includes.
         """
         return np.asarray(np.clip(steps + noise, 1 - LIMIT, LIMIT - 1))
 
     def decode_sum(self, total: NDArray[np.int64], survivors: int) -> NDArray[np.float64]:
-        """Return the sum of ``survivors`` contributions, in the encoded unit.
+        """Return the sum of ``survivors`` contributions, in encoded units.
 
         Parameters
         ----------
@@ -229,7 +228,7 @@ class FixedPointCodec:
         Raises
         ------
         InconsistentSumError
-            Not a sum of this many numbers within the range.
+            The value is not a sum of that many numbers within the range.
         """
         check_integer("survivors", survivors, 1, MAX_PARTIES)
         whole = centred(whole_numbers(total))
@@ -239,11 +238,11 @@ class FixedPointCodec:
         return np.asarray(whole.astype(np.float64) * self.step)
 
     def bound_steps(self, bound: float) -> int:
-        """Return R_g: an upper bound on the steps of an encoded number of size ``bound``."""
+        """Return R_g, an upper bound on the steps of an encoded number of magnitude ``bound``."""
         return math.ceil(bound / self.step * (1.0 + 1e-9)) + 1
 
     def rounding(self, size: int) -> float:
-        """Return what encoding adds to the distance of two vectors of ``size`` numbers."""
+        """Return what encoding adds to the distance between two vectors of ``size`` numbers."""
         return mul_up(self.step, mul_up(ROUNDED_STEPS, sqrt_up(float(size))))
 
 
@@ -253,7 +252,7 @@ def whole_numbers(total: NDArray[np.int64]) -> NDArray[np.int64]:
     Raises
     ------
     InconsistentSumError
-        Anything else.
+        The value is anything else.
     """
     if not isinstance(total, np.ndarray) or total.ndim != 1 or total.dtype != np.int64:
         raise InconsistentSumError("sum: expected one row of int64 numbers")
@@ -267,9 +266,9 @@ class SumResult:
     Parameters
     ----------
     total : ndarray of shape (length,), int64
-        Sum of their vectors, modulo 2**48 (any representative).
+        Sum of the vectors, modulo 2**48 (any representative).
     survivors : int
-        How many they are.
+        Number of surviving parties.
     """
 
     total: NDArray[np.int64]
@@ -278,7 +277,7 @@ class SumResult:
 
 @runtime_checkable
 class SecureSum(Protocol):
-    """Protocol that adds vectors of several parties and reveals only the sum."""
+    """Interface of a protocol that sums the parties' vectors and reveals only the sum."""
 
     def sum(self, vectors: Iterable[NDArray[np.int64]]) -> SumResult:
         """Return the sum of one vector of each party.
@@ -286,7 +285,7 @@ class SecureSum(Protocol):
         Parameters
         ----------
         vectors : iterable of ndarray of shape (length,), int64
-            Each number smaller than 2**29 in size.
+            Vectors with numbers below 2**29 in magnitude.
 
         Raises
         ------
@@ -302,7 +301,7 @@ class TrustedSum:
     Parameters
     ----------
     min_survivors : int, default=1
-        Vectors without which nothing is released.
+        Smallest number of vectors for a release.
     """
 
     min_survivors: int = 1
@@ -313,9 +312,9 @@ class TrustedSum:
         Raises
         ------
         SecureSumAborted
-            Fewer vectors than ``min_survivors``.
+            There are fewer vectors than ``min_survivors``.
         InconsistentSumError
-            A vector of another length or type.
+            A vector has a different length or type.
         """
         total: NDArray[np.int64] | None = None
         survivors = 0

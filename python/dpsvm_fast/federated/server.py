@@ -1,7 +1,7 @@
-"""The server's side of the secure sum: it sends requests, receives replies, and learns a sum.
+"""The server's side of the secure sum: it sends requests, receives replies and learns a sum.
 
-A party whose reply is not as agreed on counts as one that has vanished: a wrong reply must not end,
-or change, the sum of the others. With too few parties left there is no sum.
+A party with an invalid reply counts as dropped out: it must not end or change the sum of the
+others. With too few remaining parties there is no sum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Exchange: TypeAlias = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
 
 OTHER_FAILURE = "another failure"
 NO_REPLY = "no reply"
-WRONG_REPLY = "a reply against the protocol"
+WRONG_REPLY = "a reply that violates the protocol"
 
 # Stages before any party has sent its vector: an attempt that ends there may be made again.
 BEFORE_VECTORS = (stages.ADVERTISE, stages.SHARE)
@@ -53,27 +53,27 @@ def sum_of_parties(
     Parameters
     ----------
     exchange : callable
-        Takes a message for each party, and returns the replies that came.
+        Function that takes a message for each party and returns the received replies.
     terms : RoundTerms
     parties : sequence of int
-        Who is asked: at least ``terms.min_survivors``, at most ``terms.n_users``.
+        Parties to ask: at least ``terms.min_survivors``, at most ``terms.n_users``.
     public : ndarray of float64 or None
-        A public array that goes to every party with the request.
+        Public array sent to every party with the request.
     attempts : int >= 1
-        How often to start before any party has sent its vector. A party sends its vector at most
-        once, so what ends later has ended.
+        Number of attempts, as long as no party has sent its vector. A party sends its vector at
+        most once, so a later failure is final.
 
     Returns
     -------
     SumResult
-        The integers and how many parties are in them.
+        Exact integers, and the number of parties in the sum.
 
     Raises
     ------
     SecureSumAborted
-        Too few parties were left, with the stage; reasons that parties gave are in its notes.
+        Too few parties remained; the error has the stage, and the parties' reasons in its notes.
     InconsistentSumError
-        The numbers are not a sum of vectors as agreed on.
+        The numbers are not a sum of valid vectors.
     """
     attempts = check_integer("attempts", attempts, 1)
     asked = list(dict.fromkeys(parties))
@@ -94,24 +94,24 @@ def sum_of_parties(
 
 
 class ServerRound:
-    """A server's attempt at one round.
+    """One attempt of the server at a round.
 
     Parameters
     ----------
     terms : RoundTerms
     parties : sequence of int
-        Who is asked.
+        Parties to ask.
     public : ndarray of float64 or None
-        What goes to every party with the request for its vector.
+        Array sent to every party with the request for its vector.
 
     Attributes
     ----------
     stage : str or None
-        The stage in progress; None when all have passed.
+        Stage in progress; None when all are completed.
     parties : list of int
-        Who is left.
+        Remaining parties.
     reasons : Counter
-        How often parties gave which of the constant reasons, over all stages.
+        Number of times each constant reason was given, over all stages.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class ServerRound:
         Raises
         ------
         SecureSumAborted
-            Too few are as agreed on; the reasons are in its notes.
+            Too few replies are valid; the reasons are in its notes.
         """
         assert self.stage is not None
         asked, self.parties = self.parties, []
@@ -171,14 +171,14 @@ class ServerRound:
         Parameters
         ----------
         n_asked : int
-            Parties in the beginning, for the log.
+            Initial number of parties, for the log.
 
         Raises
         ------
         SecureSumAborted
-            Shares do not fit together.
+            The shares do not fit together.
         InconsistentSumError
-            The result is not a sum of as many vectors as were counted.
+            The result is not a sum of the counted number of vectors.
         """
         terms, survivors = self._terms, len(self._masked)
         words: masks.Words = np.zeros(terms.length, dtype=np.uint64)
@@ -205,7 +205,7 @@ class ServerRound:
         return SumResult(total, survivors)
 
     def _asked(self, party: int) -> dict[str, Any]:
-        """Return the contents of a message of this stage, without its header fields."""
+        """Return the contents of this stage's message, without its header fields."""
         if self.stage == stages.SHARE:
             return {"keys": [[other, *keys] for other, keys in self._keys.items()]}
         if self.stage == stages.MASK:
@@ -225,7 +225,7 @@ class ServerRound:
         return [party for party in self._packets if party not in self._masked]
 
     def _received(self, party: int, data: bytes) -> str | None:
-        """Process a reply; return the reason if it is not used, else None."""
+        """Process a reply; return the reason if it is rejected, else None."""
         try:
             # The process of the party failed, and nobody answered.
             if not data:
@@ -240,7 +240,7 @@ class ServerRound:
             return WRONG_REPLY
 
     def _take(self, party: int, reply: dict[str, Any]) -> None:
-        """Store the content of a reply; any error means that it is not as agreed."""
+        """Store the content of a reply; any error means that the reply is invalid."""
         assert self.stage is not None
         (field,) = set(reply) - set(head := self._terms.head(self._session, self.stage, party))
         value = reply.pop(field)
@@ -271,7 +271,7 @@ class ServerRound:
     def _mask_of(self, party: int) -> masks.Words:
         """Return the mask that a party left in the sum, from the shares of its secret.
 
-        For a party in the sum it is the mask of its seed; for one that dropped out, the masks that
+        For a party in the sum it is the mask of its seed; for a dropped-out party, the masks that
         the others added for it.
         """
         points = {owner: point for point, owner in enumerate(sorted(self._keys), 1)}

@@ -1,7 +1,7 @@
-"""Specification that all parties agree on before anybody reads data.
+"""Specification of a federated training, agreed on before any party reads data.
 
-Whatever is left to the library ("auto") is settled by public rules when a specification is made,
-so that the text that parties compare holds numbers.
+"auto" values are replaced by numbers, by public rules, when a specification is created, so that
+parties compare numbers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1
 
 
 def _gaussian_delta(value: object) -> float:
-    """Accept a delta above 0: sums of noise give no pure guarantee."""
+    """Accept a delta above 0, because sums of noise give no pure guarantee."""
     delta = check.check_delta(value)
     if delta == 0.0:
         raise InvalidParameterError.of("delta", got=value, accepted="a number in (0, 1)")
@@ -91,63 +91,63 @@ class FederatedSpec(PartyCounts):
     Parameters
     ----------
     n_users : int in 1..2**18
-        U: parties that take part.
+        Number U of parties.
     honest_fraction : float in (0, 1], default=0.5
-        t: at least ceil(t U) of them neither reveal nor use their own noise.
+        Share t: at least ceil(t U) parties neither reveal nor use their own noise.
     max_dropout : float in [0, 1), default=0.0
-        rho: at most floor(rho U) drop out before the sum.
+        Share rho: at most floor(rho U) parties drop out before the sum.
     min_survivors : int or None, default=None
-        With fewer parties nothing is released; None for U - floor(rho U), the largest accepted.
+        Smallest number of parties in a released sum; None for U - floor(rho U), the largest
+        accepted.
     n_features : int
     classes : sequence of labels
         The public label set.
     epsilon : float in (0, 1e4]
     delta : float in (0, 1)
-        Delta of everything together, for relation ``replace_one`` of the unit.
+        Delta of all releases together, for the relation ``replace_one`` of the unit.
     max_records, min_records : int
-        Bounds of a party's number of rows, or of persons; a party outside them is refused. The
-        first bounds the contribution of a party, the second the sensitivity with equal weights.
+        Limits of a party's number of rows, or of persons; a party outside them is refused. The
+        maximum bounds the contribution of a party, the minimum the sensitivity with equal weights.
     expected_records : int or None, default=None
-        Number that ``regularization="auto"`` assumes; None for the geometric mean of the bounds.
+        Number assumed by ``regularization="auto"``; None for the geometric mean of the limits.
     study : str, default=""
-        Public name; studies with different names have different specifications.
+        Public name of the study; different names give different specifications.
     protocol : str
-        Version of the encoding and of the sum.
+        Version of encoding and sum protocol.
     data_norm : float, default=1.0
         Public bound on the L2 norm of each row; longer rows are scaled down to it, silently.
     intercept_scaling : "auto" or float >= 0, default="auto"
-        Constant feature, 0 for none; "auto" is ``0.2 * data_norm``.
+        Constant feature for the intercept, 0 for none; "auto" is ``0.2 * data_norm``.
     loss, smoothing, margin : default="auto"
         As in :class:`dpsvm_fast.OutputPerturbationSVC`; "auto" is ``softmax_margin``.
     regularization : "auto" or float > 0, default="auto"
-        Lambda of the mean of losses. Noise is proportional to its inverse (except with
-        ``unit="party"``). "auto" is a rule of public facts.
+        Regularisation lambda for the mean of losses. Noise is proportional to its inverse (except
+        with ``unit="party"``). "auto" follows from public facts.
     radius : "auto" or float > 0, default="auto"
-        Models are projected onto a ball of this radius, or one for each class; "auto" holds the
-        minimiser of any data, and is 0.12 of that with ``unit="party"``, where noise is
-        proportional to it.
+        Radius of the ball (or one ball per class) onto which models are projected. With "auto" the
+        ball contains the minimiser for any data; with ``unit="party"``, where noise is proportional
+        to the radius, it is 0.12 times that.
     projection : {"joint", "per_class"}, default="joint"
     weighting : {"auto", "records", "users"}, default="auto"
-        Whether parties count by their records or alike; "auto" is the former unless
+        Whether parties are weighted by their records or equally; "auto" is "records" unless
         ``unit="party"``.
     unit : {"row", "person", "party"}, default="row"
-        What is protected: one row, all rows of one person at one party, or all rows of one party.
-        For persons the parties pass ``groups``, and ``min_records`` and ``max_records`` count
-        persons, each with any number of rows.
+        Unit of privacy: one row, all rows of one person at one party, or all rows of one party. For
+        persons the parties pass ``groups``, and ``min_records`` and ``max_records`` count persons,
+        each with any number of rows.
     tol : float in [1e-4, 1], default=1e-3
-        Distance to the minimiser relative to the sensitivity to one record.
+        Tolerance: distance to the minimiser relative to the sensitivity to one record.
     local : str
-        How parties train, as in each algorithm.
+        Training of each party, see the subclasses.
 
     Raises
     ------
     TypeError, InvalidParameterError
-        A parameter outside its range, or settings for which no guarantee can be given. No data
-        are read.
+        A parameter is outside its range, or no guarantee can be given. No data are read.
 
     Notes
     -----
-    Guarantees: none by itself; :attr:`rounds` says what parties have to do for that of the
+    Guarantees: none by itself; :attr:`rounds` lists what parties must do for the guarantee of the
     statement. Proof: docs/proofs/federated.md.
 
     Examples
@@ -190,7 +190,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def dp_helmet(cls, **settings: Any) -> HelmetSpec:
-        """Return a specification of DP-Helmet: each party fits a model, one sum averages them.
+        """Return a specification of DP-Helmet: each party fits a model, and one sum averages them.
 
         Parameters
         ----------
@@ -201,7 +201,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def fed_dpdr(cls, **settings: Any) -> DpdrSpec:
-        """Return a specification of FedDPDR: first principal components, then models on them.
+        """Return a specification of FedDPDR: principal components first, then models on them.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class FederatedSpec(PartyCounts):
         return DpdrSpec(**settings)
 
     def __post_init__(self) -> None:
-        """Check everything, replace "auto" by numbers, and find the noise and a grid for it."""
+        """Check all fields, replace "auto" by numbers, and find the noise and its grid."""
         super().__post_init__()
         settled = vars(self)
         for name, test in param.tests_of(type(self)).items():
@@ -257,14 +257,13 @@ class FederatedSpec(PartyCounts):
 
         .. math:: \Lambda = \frac{2 L m \kappa_t^2}{c\, n U} \sqrt{U / h}
 
-        so that the noise in a class score has standard deviation c = 0.12; m is the
-        noise multiplier, n the number of records that a party is expected to have (between the two
-        bounds, where nobody said how many). The root is what honest parties that are not counted on
-        add.
+        so that the noise in a class score has standard deviation c = 0.12, with m the noise
+        multiplier and n the expected number of records of a party (by default between the two
+        limits). The root accounts for the noise of honest parties that are not relied on.
 
         .. math:: R = \min(L \kappa_t / \Lambda, \sqrt{2 \phi(0) / \Lambda})
 
-        holds every minimiser; for whole parties it is 0.12 of that.
+        bounds every minimiser; for whole parties it is multiplied by 0.12.
         """
         settled, loss, users = vars(self), self.trained_loss, self.unit == "party"
         typical = math.sqrt(self.min_records * self.max_records)
@@ -286,7 +285,7 @@ class FederatedSpec(PartyCounts):
 
     @cached_property
     def trained_loss(self) -> Loss:
-        """Loss of the training of a party."""
+        """Loss of a party's training."""
         return param.chosen_loss(self.loss, len(self.classes), self.smoothing, self.margin)
 
     @property
@@ -295,7 +294,7 @@ class FederatedSpec(PartyCounts):
         return self.n_features
 
     def weight(self, n_records: int) -> int:
-        """Return the factor of the model of a party in its contribution."""
+        """Return the factor of a party's model in its contribution."""
         return n_records if self.weighting == "records" else 1
 
     @property
@@ -305,12 +304,12 @@ class FederatedSpec(PartyCounts):
 
     @cached_property
     def training(self) -> LocalTraining | None:
-        """Training under one common noise, or None if each party adds its own."""
+        """Training with one common noise; None if each party adds its own."""
         return None if self.local == "objective" else LocalTraining(self)
 
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
-        """Rounds in order: what parties send."""
+        """Rounds in order."""
         raise NotImplementedError
 
     def round(self, name: str) -> RoundPlan:
@@ -325,7 +324,7 @@ class FederatedSpec(PartyCounts):
         return self.rounds[names.index(check.check_option("round_name", name, names))]
 
     def events(self, trust: str = "secure_sum") -> tuple[PrivacyEvent, ...]:
-        """Return the events that the whole training charges to a ledger."""
+        """Return the privacy events of the whole training."""
         return tuple(event for part in self.rounds for event in part.events(trust))
 
     def public_seed(self, round_name: str) -> int:
@@ -339,7 +338,7 @@ class FederatedSpec(PartyCounts):
         return {"algorithm": self.algorithm} | record | {"classes": list(self.classes)}
 
     def to_json(self, indent: int | None = None) -> str:
-        """Return canonical JSON text; floats survive it exactly."""
+        """Return canonical JSON text, which preserves floats exactly."""
         return json.dumps(self.to_dict(), indent=indent, sort_keys=True, allow_nan=False)
 
     @classmethod
@@ -349,7 +348,7 @@ class FederatedSpec(PartyCounts):
         Raises
         ------
         TypeError, InvalidParameterError
-            Missing or unknown fields, or one outside its range.
+            A field is missing, unknown or outside its range.
         """
         found: Mapping[str, Any] = check.check_type("specification", record, Mapping, "a mapping")
         known = {kind.algorithm: kind for kind in (HelmetSpec, DpdrSpec)}
@@ -361,7 +360,7 @@ class FederatedSpec(PartyCounts):
 
     @classmethod
     def from_json(cls, text: str) -> FederatedSpec:
-        """Read what :meth:`to_json` wrote; as in :meth:`from_dict`."""
+        """Read what :meth:`to_json` returned; errors as in :meth:`from_dict`."""
         return cls.from_dict(read_json(text))
 
     def digest(self) -> str:
@@ -371,20 +370,21 @@ class FederatedSpec(PartyCounts):
 
 @dataclass(frozen=True, kw_only=True)
 class HelmetSpec(FederatedSpec):
-    """Specification of DP-Helmet: each party fits a model, one sum averages them.
+    """Specification of DP-Helmet: each party fits a model, and one sum averages them.
 
     Parameters
     ----------
     n_users, honest_fraction, max_dropout, min_survivors, n_features, classes, epsilon, delta, \
 max_records, min_records, expected_records, study, protocol, data_norm, intercept_scaling, loss, \
 smoothing, margin, regularization, radius, projection, weighting, unit, tol
-        As of :class:`FederatedSpec`.
+        As in :class:`FederatedSpec`.
     local : {"svm_sgd", "softmax_slp_sgd", "exact"}, default="svm_sgd"
-        Projected SGD on one-vs-rest Huber hinges, or on cross-entropy; or certified minimisers of
-        any loss. Only "exact" uses ``loss``, ``smoothing`` and ``margin``. For persons, SGD takes
-        the first 1024 rows of each, and batches consist of persons.
+        Training of each party: projected SGD on one-vs-rest Huber hinges, projected SGD on
+        cross-entropy, or a certified minimiser of any loss. Only "exact" uses ``loss``,
+        ``smoothing`` and ``margin``. For persons, SGD uses the first 1024 rows of each, and batches
+        consist of persons.
     n_epochs, batch_size : int
-        Of SGD; 20 and 1 by default.
+        Parameters of SGD; 20 and 1 by default.
 
     References
     ----------
@@ -406,7 +406,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
 
 def _own_epsilon(name: str, value: object) -> float:
-    """Accept an epsilon by its name."""
+    """Accept an epsilon under the given name."""
     return check.check_epsilon(value, name)
 
 
@@ -421,40 +421,39 @@ MAX_NUMBERS = 2**26
 
 @dataclass(frozen=True, kw_only=True)
 class DpdrSpec(FederatedSpec):
-    """Specification of FedDPDR-DPML: first components, then weighted models on them.
+    """Specification of FedDPDR-DPML: principal components first, then weighted models on them.
 
-    Round 1 sums the parties' matrices of products of features, the sum of ``X_i^T X_i``, under
-    noise (``aggregation="gram"``), or components that parties compute from their own noisy
-    matrices. Round 2 averages models of rows projected on the components. The two compose: squares
-    of Gaussian parameters add up, and noise inside an objective gets the rest by the accountant.
+    Round 1 sums the parties' Gram matrices ``X_i^T X_i`` with noise (``aggregation="gram"``), or
+    components that parties compute from their own noisy matrices. Round 2 averages models of rows
+    projected onto the components. The rounds compose: squares of Gaussian parameters add up, and
+    objective perturbation gets the rest by the accountant.
 
     Parameters
     ----------
     n_users, honest_fraction, max_dropout, min_survivors, n_features, classes, epsilon, delta, \
 max_records, min_records, expected_records, study, protocol, data_norm, intercept_scaling, loss, \
 smoothing, margin, regularization, radius, projection, weighting, unit, tol
-        As of :class:`FederatedSpec`.
+        As in :class:`FederatedSpec`.
     local : {"objective", "output"}, default="objective"
-        Every party perturbs its own objective, with its own guarantee; or models are averaged under
-        one noise, as in :class:`HelmetSpec` with ``local="exact"``. With "objective" the radius is
-        a public rule, ``regularization="auto"`` that of
-        :class:`dpsvm_fast.ObjectivePerturbationSVC`, and the unit a row or a person.
+        "objective": every party perturbs its own objective, with its own guarantee. The radius
+        follows a public rule, ``regularization="auto"`` is that of
+        :class:`dpsvm_fast.ObjectivePerturbationSVC`, and the unit is a row or a person. "output":
+        models are averaged with one common noise, as in :class:`HelmetSpec` with ``local="exact"``.
     n_components : int
-        k, 1 to n_features.
+        Number k of components, from 1 to n_features.
     aggregation : {"gram", "projectors", "eigenvectors"}, default="gram"
-        Round 1 sums matrices of products of features under noise, once for all parties; or every
-        party takes the components of its own noisy matrix, and their projectors or the components
-        themselves are averaged, as the paper does the latter: each is turned so that its entries
-        add up to a positive number, and what is averaged may still cancel where that sum is near 0
-        or eigenvalues are near each other.
+        "gram": round 1 sums Gram matrices with one common noise. Otherwise every party takes the
+        components of its own noisy matrix, and round 1 averages their projectors or the components
+        ("eigenvectors", as in the paper). Each component is signed so that its entries have a
+        positive sum; averages may still cancel if that sum is near 0 or eigenvalues are close.
     first_share : float in (0, 1), default=0.4
-        Share of round 1 in the budget: of the squared Gaussian parameter.
+        Share of round 1 in the squared Gaussian parameter of the budget.
     objective_epsilon : float or None, default=None
-        Epsilon of the noise in a party's objective; None for the rest of the budget.
+        Epsilon of a party's objective perturbation; None for the rest of the budget.
 
     Notes
     -----
-    ``data_norm`` bounds rows before the projection and after.
+    ``data_norm`` bounds rows before and after the projection.
 
     References
     ----------
@@ -473,7 +472,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
     objective_epsilon: Annotated[float | None, param.or_word(None, _own_epsilon)] = None
 
     def _settle(self) -> None:
-        """Refuse settings without proof or budget; find what is left for noise in objectives."""
+        """Refuse settings without proof or budget; find the rest for objective perturbation."""
         if self.n_components > self.n_features:
             raise InvalidParameterError.of(
                 "n_components", got=self.n_components, accepted="at most the number of features"
@@ -505,7 +504,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @property
     def _sums_gram(self) -> bool:
-        """Whether round 1 is a sum under one common noise."""
+        """Whether round 1 is a sum with one common noise."""
         return self.aggregation == "gram"
 
     @property
@@ -532,7 +531,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @cached_property
     def components(self) -> NoisyComponents | None:  # type: ignore[override]
-        """The noisy matrix of a single party, if any."""
+        """Plan of a single party's noisy matrix, if any."""
         if self._sums_gram:
             return None
         return NoisyComponents(
@@ -558,7 +557,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @property
     def _gram(self) -> RoundPlan:
-        """Return the noisy sum of matrices of products of features."""
+        """Return the noisy sum of Gram matrices."""
         clip_norm = mul_up(self.data_norm, self.data_norm)
         moved = mul_up(sqrt_up(2.0), float(self.max_records if self.unit == "party" else 1))
         if self.unit == "person":
@@ -575,7 +574,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @cached_property
     def objective(self) -> ObjectiveTraining | None:  # type: ignore[override]
-        """Noisy objective of each party, with ``local="objective"``; else None."""
+        """Objective perturbation of each party with ``local="objective"``; else None."""
         if self.objective_epsilon is None or self.local != "objective":
             return None
         mechanism = self.objective_with(self.objective_epsilon)
@@ -602,7 +601,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         )
 
     def objective_with(self, own: float) -> ObjectivePerturbation:
-        """Return objective perturbation with a given epsilon."""
+        """Return the objective perturbation with a given epsilon."""
         C = None
         if self.regularization is not None:
             C = div_down(1.0, mul_up(self.regularization, float(self.min_records)))

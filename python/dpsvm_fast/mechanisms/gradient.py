@@ -103,12 +103,12 @@ PASSES = 20
 SAMPLING_RATE = 0.1
 # c where the number of records is not public.
 UNKNOWN_C = 0.5
-# Steps beyond which weights of full batches swing where noise does not hide it: over the number of
-# records, for rows that spread over six directions, and where that number is not public. Where the
-# steps do not suffice, momentum takes one up to FARTHER times as far. Beyond, the way is cut; of
-# the factor that this takes away the clip gets the square root, as in the pipeline, up to WIDER
-# times the usual one.
-LONGEST_STEP, LONGEST_BLIND_STEP, FARTHER, WIDER = 24.0, 0.021, 10.0, 2.8
+# Longest full-batch steps without visible oscillation of the weights, for rows that spread over six
+# directions: LONGEST_STEP over the number of records, or LONGEST_STEP_UNKNOWN_N if that is private.
+# If the steps do not cover the path, momentum extends it up to MAX_MOMENTUM_GAIN times. Beyond, the
+# path is shortened by some factor, and the clip norm grows by its square root, as in the pipeline,
+# up to MAX_CLIP_FACTOR times.
+LONGEST_STEP, LONGEST_STEP_UNKNOWN_N, MAX_MOMENTUM_GAIN, MAX_CLIP_FACTOR = 24.0, 0.021, 10.0, 2.8
 
 EULER = 0.5772156649015329
 
@@ -663,21 +663,21 @@ class GradientPerturbation(LinearPlan):
         given = self.learning_rate or self.accountant == "last_iterate"
         if given or self.optimizer == "adam" or self.rate < 1.0:
             return 0.0
-        longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_BLIND_STEP
+        longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_STEP_UNKNOWN_N
         clip = self.max_grad_norm or CLIP * unit_of(self.loss.n_scores) * self.row_norm
         return self._mu / (self._c_kappa * clip * longest)
 
     @property
     def _wider(self) -> float:
         """Factor of the clip norm for steps that would be too long."""
-        return min(WIDER, math.sqrt(self._excess)) if self.max_grad_norm is None else 1.0
+        return min(MAX_CLIP_FACTOR, math.sqrt(self._excess)) if self.max_grad_norm is None else 1.0
 
     @property
     def inertia(self) -> float:
         """Momentum: given, or such that the longest allowed steps cover the path."""
         if self.momentum is not None:
             return self.momentum
-        return 1.0 - 1.0 / max(1.0, min(FARTHER, self._longest_steps / self.steps))
+        return 1.0 - 1.0 / max(1.0, min(MAX_MOMENTUM_GAIN, self._longest_steps / self.steps))
 
     @property
     def _excess(self) -> float:

@@ -747,8 +747,8 @@ def within_budget(
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
         raise InvalidParameterError(
-            f"epsilon: got {epsilon!r} with delta {delta!r}, expected more: the releases before "
-            f"training would leave less than {least:g} of it"
+            f"epsilon: got {epsilon!r} with delta {delta!r}, expected larger values: the releases "
+            f"before training would leave less than {least:g} of epsilon"
         )
     while True:
         plan = plan_of(own)

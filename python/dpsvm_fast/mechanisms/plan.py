@@ -319,7 +319,7 @@ def certified(
 def refused_certificate(*, limited: bool) -> CertificationError:
     """Return the error for a missing certificate: nothing is released, and how to avoid it."""
     reason, remedy = (
-        ("max_iter: the minimum was not certified in time", "max_iter=None avoids it")
+        ("max_iter: reached before the minimum was certified", "max_iter=None avoids it")
         if limited
         else (
             "tol: the minimum could not be certified in double precision",

@@ -237,8 +237,7 @@ class ReleasedMap:
 
     @quiet
     def scores(self, rows: Any, coef: Array, intercept: Array) -> Array:
-        r"""Return scores :math:`\langle w, u - m \rangle / 
-u(u) + b`; sparse rows are not mapped.
+        r"""Return scores :math:`\langle w, u - m \rangle / \nu(u) + b`; sparse rows are not mapped.
 
         Parameters
         ----------
@@ -485,7 +484,7 @@ class FourierFeatures(Record):
     seed: Annotated[int, Range(0, 2**64 - 1)]
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Refuse dependent frequencies for kernels other than 'rbf'."""
+        """Yield the rule that only frequencies of 'rbf' may depend on each other."""
         other = self.kernel != "rbf" and self.structure != "independent"
         yield other, "structure: only frequencies of 'rbf' depend on each other"
 

@@ -364,7 +364,7 @@ def _jobs(name: str, value: Any) -> int:
 
 
 def _best_has(name: str) -> Any:
-    """Return a check for ``available_if``: whether the model or estimator has a method."""
+    """Return an ``available_if`` decorator that asks the model or estimator for a method."""
 
     def check(search: Any) -> bool:
         getattr(vars(search).get("best_estimator_", search.estimator), name)

@@ -1,4 +1,4 @@
-"""What can be saved: classes, their parameters and attributes, and the checks of a file."""
+"""Classes that can be saved, their parameters and attributes, and the checks of a file."""
 
 from __future__ import annotations
 
@@ -64,20 +64,20 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Entry:
-    """How one parameter or fitted attribute is saved.
+    """Conversion of one parameter or fitted attribute to JSON and back.
 
     Parameters
     ----------
     write : callable
-        From a value to JSON; refuses what cannot be saved.
+        Function from a value to JSON; refuses what cannot be saved.
     read : callable
-        From where it is, JSON and the entries before it to the value.
+        Function from place, JSON and preceding entries to the value.
     optional : bool
-        Whether it may be missing.
+        Whether the entry may be missing.
     none : bool
-        Whether it may be None.
+        Whether the value may be None.
     default : object
-        The value of an optional one that is missing; not written.
+        Value of a missing optional entry; it is not written.
     """
 
     write: Callable[[Any], Any]
@@ -87,7 +87,7 @@ class Entry:
     default: Any = None
 
     def written(self, value: Any) -> Any:
-        """JSON."""
+        """Return the JSON of a value."""
         return None if value is None and self.none else self.write(value)
 
     def read_from(self, where: str, record: Any, facts: Facts) -> Any:
@@ -99,7 +99,7 @@ Entries = dict[str, Entry]
 
 
 def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the JSON of all entries that the source has; names lose a leading underscore."""
+    """Return the JSON of all entries of the source; leading underscores of names are dropped."""
     return {
         n.lstrip("_"): one.written(source[n])
         for n, one in entries.items()
@@ -108,7 +108,7 @@ def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]:
-    """Return what :func:`written` wrote, each value checked against those before it."""
+    """Read what :func:`written` returned; check each value against those before it."""
     given = record if isinstance(record, dict) else {}
     wanted = {
         name.lstrip("_"): (name, one)
@@ -125,7 +125,7 @@ def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]
 def numbers(
     shape: Callable[[Facts], Shape], *, above: float = -math.inf, none: bool = False
 ) -> Entry:
-    """Return the entry of an array of finite floats, all above ``above``."""
+    """Return an entry for an array of finite floats, all above ``above``."""
 
     def read(where: str, record: Any, facts: Facts) -> Any:
         array = numbers_from(where, record, shape(facts))
@@ -137,7 +137,7 @@ def numbers(
 
 
 def plain(hint: Any, *, none: bool = False) -> Entry:
-    """Return the entry of a number, word or flag with that annotation."""
+    """Return an entry for a number, word or flag with that annotation."""
     test = kind_of(hint).check
     return Entry(
         partial(test, ""), lambda where, record, _: refused(test, where, record), none=none
@@ -146,7 +146,7 @@ def plain(hint: Any, *, none: bool = False) -> Entry:
 
 @dataclass(frozen=True)
 class LossRecord(Record):
-    """Loss of a fit, which says whether scores are probabilities.
+    """Loss of a fit, which determines whether scores give probabilities.
 
     Parameters
     ----------
@@ -155,9 +155,9 @@ class LossRecord(Record):
     n_classes : int >= 2
         Number of classes.
     smoothing, margin : float
-        Its parameters.
+        Parameters of the loss.
     per_class : bool
-        Whether each class has a score.
+        Whether each class has its own score.
     """
 
     name: Annotated[str, Options(*WEIGHT_LOSSES)]
@@ -168,7 +168,7 @@ class LossRecord(Record):
 
 
 def _names(where: str, record: Any, facts: Facts) -> Any:
-    """One name for each feature, as scikit-learn keeps them."""
+    """Read one name for each feature, as scikit-learn stores them."""
     if not isinstance(record, list) or not all(isinstance(name, str) for name in record):
         raise ModelFormatError(f"{where}: expected a list of names")
     n_features = facts["n_features_in_"]
@@ -178,7 +178,7 @@ def _names(where: str, record: Any, facts: Facts) -> Any:
 
 
 def _bounds_to(bounds: Any) -> list[Any]:
-    """Lower and upper ones, each one number where that is enough."""
+    """Write lower and upper bounds, each as one number if all are equal."""
     return [
         float(side.flat[0])
         if 0 < side.size <= MAX_REPEATED and (side == side.flat[0]).all()
@@ -188,7 +188,7 @@ def _bounds_to(bounds: Any) -> list[Any]:
 
 
 def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
-    """Two arrays of shape (n_features,), each low below high."""
+    """Read two arrays of shape (n_features,), with low < high."""
     if not isinstance(record, list) or len(record) != 2:
         raise ModelFormatError(f"{where}: expected two sides")
     d, sides = facts["n_features_in_"], []
@@ -204,12 +204,12 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
 
 
 def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
-    """The loss of the fit."""
+    """Read the loss of the fit."""
     return Loss(**vars(refused(LossRecord.read, record, where=f"{where}: ")))
 
 
 def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
-    """The random features, as many as the model has."""
+    """Read the random features, which must fit the model."""
     features: FourierFeatures = refused(FourierFeatures.read, record, where=f"{where}: ")
     if features.n_features != _mapped(facts):
         raise ModelFormatError(f"{where}: expected as many features as the model has")
@@ -217,7 +217,7 @@ def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
 
 
 def _noises_from(where: str, record: Any, facts: Facts) -> dict[str, float]:
-    """Gaussian parameters by the name of what was released."""
+    """Read Gaussian parameters by name of the release."""
     if not isinstance(record, dict) or not set(record) <= set(RELEASES):
         raise ModelFormatError(f"{where}: expected numbers for some of {RELEASES}")
     return {name: POSITIVE.read(f"{where}.{name}", mu, facts) for name, mu in record.items()}
@@ -265,17 +265,17 @@ def parameter(
     read: Callable[[str, Any], Any] = plain_from,
     default: Any = None,
 ) -> Entry:
-    """Return the entry of a constructor's parameter; None stays None.
+    """Return an entry for a constructor parameter; None stays None.
 
     Parameters
     ----------
     name : str
     test : callable
-        Refuses, by its name, a value that the class would refuse; returns its meaning.
+        Check of name and value, as in the class; returns the checked value.
     write, read : callable
-        From the name and what ``test`` returned to JSON; from the name and JSON to the value.
+        Functions from name and checked value to JSON, and from name and JSON to the value.
     default : object
-        Of a parameter that is younger than files of the class.
+        Value of a parameter that older files lack.
     """
 
     def to_json(value: Any) -> Any:
@@ -297,7 +297,7 @@ def parameter(
 
 
 def _sides_to(name: str, bounds: Any) -> Any:
-    """Bounds as the user gave them: numbers and a word stay what they are."""
+    """Write bounds as the user gave them: numbers and words are kept."""
     if isinstance(bounds, str):
         return bounds
     if isinstance(bounds, NamedBounds):
@@ -307,7 +307,7 @@ def _sides_to(name: str, bounds: Any) -> Any:
 
 
 def _sides_from(name: str, record: Any) -> Any:
-    """A tuple of numbers or arrays, or pairs by name."""
+    """Read a tuple of numbers or arrays, or pairs by name."""
     if isinstance(record, dict):
         return {name: tuple(pair) for name, pair in record.items()}
     if not isinstance(record, list):
@@ -329,7 +329,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
 
 
 def declared_parameters(kind: type) -> Entries:
-    """Return parameters of an estimator that declares their checks."""
+    """Return entries for the parameters of an estimator that declares their checks."""
     younger = added(kind)
     return {
         name: parameter(name, test, default=younger.get(name), **SPECIAL.get(name, {}))
@@ -348,33 +348,33 @@ def _seed(name: str, value: Any) -> Any:
 
 
 def _any(name: str, value: Any) -> Any:
-    """Accept a value that is checked where it is used."""
+    """Accept any value; it is checked where it is used."""
     return value
 
 
 def _not_learned(name: str, value: Any) -> Any:
-    """Accept what was declared, not what a fit finds in rows."""
+    """Accept declared values only, not values that a fit finds in rows."""
     if isinstance(value, str):
         raise InvalidParameterError(f"{name}: got {value!r}, expected public values")
     return value
 
 
 def _only(accepted: Any, name: str, value: Any) -> Any:
-    """Accept one value."""
+    """Return a check that accepts one value."""
     if type(value) is not type(accepted) or value != accepted:
         raise InvalidParameterError.of(name, got=shown(value), accepted=repr(accepted))
     return value
 
 
 def _checked_float_type(name: str, value: Any) -> Any:
-    """Return the name of one of two types."""
+    """Accept one of two float types; return its name."""
     if value not in FLOATS.values():
         raise InvalidParameterError(f"{name}: expected numpy.float64 or numpy.float32")
     return np.dtype(value).name
 
 
 def _checked_degree(name: str, value: Any) -> Any:
-    """Accept a degree, or a smallest and a largest one."""
+    """Accept a degree, or a smallest and a largest degree."""
     for one in value if isinstance(value, tuple) else (value,):
         check.check_integer(name, one, 0, MAX_DEGREES)
     return value
@@ -432,7 +432,7 @@ SCIKIT: dict[str, dict[str, Any]] = {
 
 
 def _table_schema(record: Any) -> TableSchema:
-    """Return the public facts of a table."""
+    """Accept a table schema, or its plain values."""
     found: TableSchema = refused(partial(TableSchema.from_dict, origin=OF_MODEL), record)
     return found
 
@@ -446,7 +446,7 @@ SCHEMA = parameter(
 
 
 def _spec_class() -> Any:
-    """Import what parties agree on, which few models have."""
+    """Import the specification of federated training, which few models need."""
     from dpsvm_fast.federated.spec import FederatedSpec
 
     return FederatedSpec
@@ -469,29 +469,30 @@ SPECIFICATION = parameter(
 
 @dataclass(frozen=True)
 class SavedClass:
-    """The fields saved for objects of a class.
+    """Saved fields of the objects of a class.
 
     Parameters
     ----------
     module, name : str
-        Where the class is. It is imported when one is saved or read, as scikit-learn's modules are
+        Location of the class. It is imported only when needed, because scikit-learn's modules are
         slow to import.
     attributes : dict of Entry
-        In the order in which they are read: later ones are checked against earlier ones.
+        Fitted attributes in the order in which they are read: later ones are checked against
+        earlier ones.
     named : str
-        Parameters of a class of scikit-learn that are saved, with blanks between them; others have
-        their defaults.
+        Saved parameters of a scikit-learn class, separated by spaces; others must have their
+        defaults.
     special : dict of Entry
-        Parameters besides those that the class declares.
+        Parameters in addition to those that the class declares.
     private : bool
-        Whether a fit spends budget, and has a certificate.
+        Whether a fit spends budget and has a certificate.
     fits : bool
-        Whether there is something to be fitted.
+        Whether the class has fitted attributes.
     derived : callable or None
-        Attributes that follow from the others, not saved.
+        Function that returns attributes that follow from the others and are not saved.
     rows : callable or None
-        For a class whose fit uses no values of the rows: makes, from parameters and attributes,
-        rows on which a fit restores the object and checks its parameters.
+        For a class whose fit uses no values of the rows: function that returns, from parameters and
+        attributes, rows on which a fit restores the object and checks its parameters.
     """
 
     module: str
@@ -507,13 +508,13 @@ class SavedClass:
 
     @cached_property
     def kind(self) -> type:
-        """The class itself."""
+        """Class to save."""
         found: type = getattr(importlib.import_module(self.module), self.name)
         return found
 
     @cached_property
     def parameters(self) -> Entries:
-        """How each parameter of the constructor is saved."""
+        """Entries of the constructor parameters."""
         declared = declared_parameters(self.kind) if is_dataclass(self.kind) else {}
         named = {name: {"test": _any, **SCIKIT.get(name, {})} for name in self.named.split()}
         return (
@@ -521,7 +522,7 @@ class SavedClass:
         )
 
     def refit(self, model: Any, facts: dict[str, Any], where: str) -> None:
-        """Restore by a fit that learns nothing, which checks the parameters."""
+        """Restore an object by a fit that learns nothing, which checks the parameters."""
         if self.rows is None:
             return
         try:
@@ -539,36 +540,36 @@ class SavedClass:
 
 
 def _rows(facts: Facts) -> int:
-    """Rows of the weights: two classes have one."""
+    """Return the number of rows of the weights: one for two classes."""
     n_classes = len(facts["classes_"])
     return 1 if n_classes == 2 else n_classes
 
 
 def _columns(facts: Facts) -> int:
-    """Columns of the weights: features, or random features of them."""
+    """Return the number of columns of the weights: features, or random features."""
     features = facts.get("features_")
     n_features: int = facts["n_features_in_"]
     return n_features if features is None else 2 * features.n_components
 
 
 def _mapped(facts: Facts) -> int:
-    """Entries of a mapped row."""
+    """Return the number of entries of a mapped row."""
     n_features: int = facts["n_features_in_"]
     return n_features + int(facts.get("lift_", 0.0) > 0.0)
 
 
 def _square(facts: Facts) -> tuple[int, int]:
-    """Shape of a matrix of the features."""
+    """Return the shape of a square matrix over the features."""
     return (facts["n_features_in_"],) * 2
 
 
 def _row(facts: Facts) -> tuple[int]:
-    """Shape of one number for each feature."""
+    """Return the shape of one number for each feature."""
     return (facts["n_features_in_"],)
 
 
 def _components(facts: Facts) -> tuple[int]:
-    """Shape of one number for each component."""
+    """Return the shape of one number for each component."""
     return (facts["n_components_"],)
 
 
@@ -649,7 +650,7 @@ SCALES: Entries = {
 
 
 def _dtype_from(where: str, record: Any, facts: Facts) -> np.dtype[Any]:
-    """Type of an array of numbers or of objects."""
+    """Read the dtype of an array of numbers or objects."""
     if record not in ("object", *LABEL_TYPES) or record == "str":
         raise ModelFormatError(f"{where}: got {shown(record)}, expected the type of an array")
     found: np.dtype[Any] = np.dtype(record)
@@ -657,12 +658,12 @@ def _dtype_from(where: str, record: Any, facts: Facts) -> np.dtype[Any]:
 
 
 def _row_of_categories(model: Any, _: Facts) -> Any:
-    """A row that an encoder of declared categories accepts."""
+    """Return a row that an encoder of declared categories accepts."""
     return np.array([[one[0] for one in model.categories]], dtype=object)
 
 
 def _row_of_type(_: Any, facts: Facts) -> Any:
-    """A row of the type of the fit."""
+    """Return a row with the dtype of the fit."""
     kind = facts["_fit_dtype"]
     value = "text" if kind.kind == "O" else 0
     return np.full((1, facts["n_features_in_"]), value, dtype=kind)
@@ -847,12 +848,12 @@ def statement_from(where: str, record: object) -> Any:
 
 
 def check_holds(where: str, statement: Statement) -> None:
-    """Recompute the guarantee of the certificate; if it is not private, that of its noise.
+    """Recompute the guarantee of a certificate; if it is not private, that of its noise.
 
     Raises
     ------
     ModelFormatError
-        It does not follow from its numbers.
+        The guarantee does not follow from the numbers of the certificate.
     """
     found = _verified(statement.to_json(indent=None))
     if not found:
@@ -865,14 +866,14 @@ def check_holds(where: str, statement: Statement) -> None:
 
 @lru_cache(maxsize=REMEMBERED)
 def _verified(text: str) -> Verification:
-    """What ``verify`` finds, apart from the reasons for which the statement is not private."""
+    """Return the result of ``verify``, ignoring the reasons why a statement is not private."""
     # Whether its numbers follow from each other does not depend on who knows the seed.
     statement: Any = read_certificate(text)
     return verify(statement.in_private())
 
 
 def check_promise(where: str, statement: Statement, record: Mapping[str, Any]) -> None:
-    """Refuse a certificate that is about another release than what is saved with it."""
+    """Refuse a certificate that is not for the release saved with it."""
     compared = Comparison()
     compared.fit(statement, record)
     if compared.problems:
@@ -880,9 +881,9 @@ def check_promise(where: str, statement: Statement, record: Mapping[str, Any]) -
 
 
 def check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
-    """Check that attributes and parameters are about the same weights.
+    """Check that attributes and parameters fit each other.
 
-    Shapes of attributes among each other have been checked.
+    The shapes of the attributes are already checked.
     """
     classes: Any = facts.get("classes_")
     given = getattr(model, "classes", None)
@@ -903,7 +904,7 @@ def check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
 
 
 def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
-    """Public parameters with a number for each feature are about as many as there are."""
+    """Check the lengths of public parameters with a number for each feature."""
     n_features = facts.get("n_features_in_")
     if n_features is None:
         return
@@ -930,7 +931,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
 
 
 def same_labels(given: Any, classes: NDArray[Any]) -> bool:
-    """Return whether a label set, as the user gives it, is that of a model."""
+    """Return whether a label set, as given by the user, is that of a model."""
     known = public_classes(list(given))
     kinds = {labels.dtype.kind for labels in (known, classes)}
     same: bool = known.tolist() == classes.tolist()
@@ -938,7 +939,7 @@ def same_labels(given: Any, classes: NDArray[Any]) -> bool:
 
 
 def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
-    """Check that choices of a fit agree with its releases."""
+    """Check that the choices of a fit agree with its releases."""
     if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
         raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
     if "lift_" in facts:

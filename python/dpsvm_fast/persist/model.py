@@ -1,6 +1,6 @@
-"""Saved models: JSON files that hold a fitted model, its certificate and its table's schema.
+"""Saved models: JSON files with a fitted model, its certificate and its table's schema.
 
-Loading one runs no code. The format is described in docs/model_format.md.
+Loading a file runs no code from it. docs/model_format.md describes the format.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ MAX_STEPS = 1000
 
 @dataclass
 class Reading:
-    """State while a model is read.
+    """State while reading a model.
 
     Parameters
     ----------
     verified : bool
-        Whether certificates are recomputed.
+        Whether to recompute certificates.
     """
 
     verified: bool = True
@@ -98,7 +98,7 @@ class Reading:
 
 
 def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
-    """Return what is saved of a model.
+    """Return the saved record of a model.
 
     Parameters
     ----------
@@ -106,12 +106,12 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
     where : str
         For messages.
     fitted : bool
-        Whether to save what was fitted, which then must be there.
+        Whether to save the fitted attributes, which must exist.
 
     Raises
     ------
     InvalidParameterError
-        A class, or a value of a parameter, that cannot be saved.
+        A class or a parameter value cannot be saved.
     NotFittedError
     """
     saved = _saved_class(model, where)
@@ -140,7 +140,7 @@ def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
 
 
 def _saved_class(model: Any, where: str) -> SavedClass:
-    """The table's entry for the class itself, not for a parent."""
+    """Return the entry of the exact class, not of a parent."""
     name = type(model).__name__
     saved = SAVED_CLASSES.get(name)
     if saved is None or saved.kind is not type(model):
@@ -153,7 +153,7 @@ def _saved_class(model: Any, where: str) -> SavedClass:
 
 
 def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
-    """Parameters as the class checks them."""
+    """Return the parameters, checked by the class."""
     others = {*saved.parameters, *NOT_SAVED, *PARTS}
     if saved.module.startswith("sklearn."):
         for name, given in inspect.signature(saved.kind).parameters.items():
@@ -167,7 +167,7 @@ def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
 
 
 def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] | None:
-    """Return fitted attributes; None if none are fitted or needed."""
+    """Return the fitted attributes; None if none are fitted or needed."""
     found, name = vars(model), type(model).__name__
     if saved.private:
         is_fitted = "privacy_" in found
@@ -184,7 +184,7 @@ def _attributes_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any] 
 
 
 def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
-    """Names, records and columns of the parts of a ColumnTransformer."""
+    """Return names, records and columns of the parts of a ColumnTransformer."""
     made = {name: step for name, step, _ in getattr(model, "transformers_", ())}
     indices = getattr(model, "_transformer_to_input_indices", {})
     names = getattr(model, "feature_names_in_", ())
@@ -219,7 +219,7 @@ def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
 def _columns_from(
     record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
 ) -> dict[str, Any]:
-    """The parts of a ColumnTransformer."""
+    """Read the parts of a ColumnTransformer."""
     parts: list[Any] = []
     entries = record["transformers"]
     if not isinstance(entries, list) or len(entries) > MAX_STEPS:
@@ -246,12 +246,12 @@ def _columns_from(
 
 
 def _blank(X: Any, width: int) -> Any:
-    """As many columns as a fitted part makes."""
+    """Return an array with as many columns as a fitted part returns."""
     return np.zeros((np.shape(X)[0], width))
 
 
 def _join_columns(model: Any, facts: Mapping[str, Any], where: str) -> None:
-    """Fit a ColumnTransformer of loaded parts on rows that have nothing but the right columns."""
+    """Fit a ColumnTransformer of loaded parts on dummy rows with the right columns."""
     fitted = {name: step for name, step, _ in model.transformers} | {"remainder": model.remainder}
     names, n_features = facts.get("feature_names_in_"), facts["n_features_in_"]
 
@@ -291,12 +291,12 @@ def _join_columns(model: Any, facts: Mapping[str, Any], where: str) -> None:
 
 
 def _does(step: object) -> bool:
-    """Whether a step of a pipeline does anything."""
+    """Return whether a step of a pipeline does anything."""
     return step is not None and not isinstance(step, str)
 
 
 def model_from(record: object, where: str, reading: Reading, *, fitted: bool = True) -> Any:
-    """Return the object that :func:`record_of` wrote.
+    """Restore the object that :func:`record_of` saved.
 
     Raises
     ------
@@ -322,7 +322,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
 
 
 def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[str]:
-    """Names that a record has to have."""
+    """Return the required fields of a record."""
     name = saved.name
     names = {"class", "parameters"} | ({"output"} & set(record))
     names |= {"steps"} if name in PIPELINES else set()
@@ -337,7 +337,7 @@ def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[s
 def _build(
     saved: SavedClass, record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
 ) -> Any:
-    """The object before it was fitted."""
+    """Build the unfitted object."""
     parameters = read_entries(saved.parameters, record["parameters"], f"{where}.parameters")
     if "estimator" in record:
         inner = f"{where}.estimator"
@@ -350,7 +350,7 @@ def _build(
 
 
 def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) -> list[Any]:
-    """Steps of a pipeline, whose rows have to fit each other."""
+    """Read the steps of a pipeline, whose numbers of features must match."""
     steps: list[Any] = []
     if not isinstance(records, list) or not 0 < len(records) <= MAX_STEPS:
         raise ModelFormatError(f"{where}: expected a list of 1 to {MAX_STEPS} steps")
@@ -366,7 +366,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
         if record is not None and not last and not hasattr(step, "transform"):
             raise ModelFormatError(f"{inner}: expected a transformer before the last step")
         steps.append((name, step))
-    # Columns that come out of a step.
+    # Return the number of output columns of a step.
     width: int | None = None
     for name, step in steps if fitted else ():
         expected = vars(step).get("n_features_in_") if _does(step) else width
@@ -379,7 +379,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
 
 
 def _width(step: Any, before: int | None) -> int | None:
-    """Columns that come out of a step."""
+    """Return the number of output columns of a step."""
     if type(step).__name__ in WIDTHS and type(step).__module__.startswith("sklearn."):
         return int(WIDTHS[type(step).__name__](step))
     if isinstance(step, Pipeline):
@@ -402,7 +402,7 @@ WIDTHS: dict[str, Any] = {
 def _set_fitted(
     model: Any, saved: SavedClass, record: dict[str, Any], where: str, reading: Reading
 ) -> None:
-    """Publish what the fit published."""
+    """Set the fitted attributes."""
     if record["attributes"] is None and not saved.private and not saved.fits:
         saved.refit(clone(model), {}, where)
         return
@@ -427,7 +427,7 @@ def _set_fitted(
 def _best_from(
     record: dict[str, Any], where: str, reading: Reading, statement: Any, facts: dict[str, Any]
 ) -> Any:
-    """The model that a search released, with the statement, features and labels of the search."""
+    """Read the released model of a search, with the search's statement, features and labels."""
     best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
     inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
     if any(isinstance(found, type(statement)) and found != statement for found in inner):
@@ -453,14 +453,14 @@ class SavedModel:
     Parameters
     ----------
     estimator : estimator
-        The fitted model, with its certificate in ``privacy_``.
+        Fitted model, with its certificate in ``privacy_``.
     schema : TableSchema or None
-        Schema of the table that it was trained on, if it was saved with one.
+        Schema of the training table, if it was saved.
     format_version : int
     library_version : str
-        Version of the release that wrote the file.
+        Version of the library that wrote the file.
     signature : {"none", "not checked", "checked"}
-        "not checked": the file is signed, and was read without the key. It is as good as unsigned.
+        "not checked": the file is signed but was read without the key. Treat it as unsigned.
     """
 
     estimator: Any
@@ -482,21 +482,21 @@ def save_model(
     Parameters
     ----------
     model : estimator
-        A fitted estimator or transformer of this library, a ``PrivateGridSearch``, or a Pipeline of
-        them, ``Normalizer`` and ``HashingVectorizer``.
+        Fitted estimator or transformer of this library, a ``PrivateGridSearch``, or a Pipeline of
+        these and of ``Normalizer`` and ``HashingVectorizer``.
     path : str or path
-        File to write, atomically; an existing one is replaced.
+        File to write atomically; an existing file is replaced.
     schema : TableSchema or None, default=None
         Schema of the training table, saved with the model.
     key : bytes, path of a file with them, or None, default=None
-        Secret of at least 16 bytes that signs the file (HMAC-SHA256); loading with the key then
+        Secret key of at least 16 bytes that signs the file (HMAC-SHA256). Loading with the key then
         detects every change. The key is not saved.
 
     Raises
     ------
     InvalidParameterError
-        A class that cannot be saved, a parameter that was changed after the fit, or a schema of
-        another table.
+        A class cannot be saved, a parameter was changed after the fit, or the schema is of another
+        table.
     NotFittedError
         The model is not fitted.
     OSError
@@ -504,11 +504,11 @@ def save_model(
 
     Notes
     -----
-    Guarantees: the file has a fixed list of parameters and fitted attributes for each class, and
+    Guarantees: for each class the file has a fixed list of parameters and fitted attributes, and
     nothing else of the object. All of it is public or was released by the fit, so the file is as
     private as the model. Not saved: the ledger, ``n_threads``, the seed of private noise (anyone
-    who knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the state from
-    which ``partial_fit`` continues.
+    who knows it can subtract the noise; a seeded model stays marked NOT PRIVATE) and the state for
+    ``partial_fit``.
 
     Examples
     --------
@@ -545,30 +545,30 @@ def save_model(
 def save_certificate(
     model: PathLike, path: PathLike, *, key: bytes | PathLike | None = None
 ) -> None:
-    """Save the certificate of a saved model, bound to it by a digest.
+    """Save the certificate of a saved model, bound to the model by a digest.
 
     Parameters
     ----------
     model : str or path
-        File that :func:`save_model` wrote.
+        File written by :func:`save_model`.
     path : str or path
-        File to write, atomically; an existing one is replaced.
+        File to write atomically; an existing file is replaced.
     key : bytes, path of a file with them, or None, default=None
-        Secret of 16 bytes or more: the digest and the certificate are signed with HMAC-SHA256. It
-        need not be that of the model.
+        Secret key of at least 16 bytes that signs digest and certificate (HMAC-SHA256). It may
+        differ from the key of the model.
 
     Raises
     ------
     InvalidParameterError
-        The model has no certificate, as is the case for public transformers.
+        The model has no certificate, as for public transformers.
     ModelFormatError, OSError
         As in :func:`load_model`.
 
     Notes
     -----
-    Guarantees: ``verify(certificate, model=..., key=...)`` is true only for the model of that
-    digest: its class, parameters, numbers and certificate. Without a key, someone who replaces the
-    model can write another digest.
+    Guarantees: ``verify(certificate, model=..., key=...)`` is true only for the model with that
+    digest of class, parameters, numbers and certificate. Without a key, someone who replaces the
+    model can also replace the digest.
 
     Examples
     --------
@@ -606,37 +606,37 @@ def statement_of(model: Any) -> Any:
 
 
 def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True) -> Any:
-    """Load a model that :func:`save_model` wrote.
+    """Load a model written by :func:`save_model`.
 
     Parameters
     ----------
     path : str or path
     key : bytes, path of a file with them, or None, default=None
-        The key that the file was signed with; with one, an unsigned file is refused. None checks no
-        signature, even of a signed file: ``read_model(path).signature`` says so.
+        Key with which the file was signed; with a key, an unsigned file is refused. None checks no
+        signature, even of a signed file: ``read_model(path).signature`` then says so.
     verify : bool, default=True
         Whether to recompute the certificate's epsilon and delta, which takes some seconds for
-        searches and for noise inside an objective. False is for files that were checked before.
+        searches and objective perturbation. Use False only for files checked before.
 
     Returns
     -------
     estimator
-        The model. Its predictions and scores have the bits of the saved one.
+        The model. Its predictions and scores are bit-identical to those of the saved model.
 
     Raises
     ------
     ModelFormatError
-        The file is not a model that this release reads, was changed, or has a certificate that does
+        The file is not a model that this version reads, was changed, or has a certificate that does
         not hold.
     OSError
         The file cannot be read.
 
     Notes
     -----
-    Guarantees: no code out of the file is run, and nothing but the modules of a fixed table is
-    imported; every value is checked before it is used. Without a key, the digest in the file only
-    detects accidents and careless edits: an attacker can write a new digest. With a key, nobody
-    without it can change the file unnoticed.
+    Guarantees: no code from the file is run, only modules of a fixed table are imported, and every
+    value is checked before use. Without a key, the digest in the file detects only accidents and
+    careless edits, because an attacker can write a new digest. With a key, nobody without it can
+    change the file unnoticed.
 
     Examples
     --------
@@ -671,7 +671,7 @@ def read_model(
     Raises
     ------
     ModelFormatError, OSError
-        As :func:`load_model`.
+        As in :func:`load_model`.
 
     Examples
     --------
@@ -703,13 +703,13 @@ def read_model(
 
 
 def model_schema() -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of saved models, complete in itself.
+    """Return the self-contained JSON Schema (draft 2020-12) of saved models.
 
     Returns
     -------
     dict
-        A new copy. Readers of this library are stricter in what a schema cannot say: arrays have
-        the shapes that the other attributes imply, and certificates hold.
+        A new copy. The readers of this library also check what a schema cannot express: array
+        shapes implied by other attributes, and certificates.
 
     Examples
     --------
@@ -768,7 +768,7 @@ def model_schema() -> dict[str, Any]:
 
 
 def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
-    """The schema of an object with no other fields."""
+    """Return the schema of an object without additional fields."""
     return {
         "description": description,
         "type": "object",
@@ -778,7 +778,7 @@ def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
-    """The contents of a document whose digest and signature have been checked."""
+    """Return the contents of a document whose digest and signature are checked."""
     version = document["library_version"]
     if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
         raise ModelFormatError(f"has the library_version {shown(version)}, expected a text")
@@ -793,7 +793,7 @@ def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) 
 
 
 def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
-    """The table's schema, which must be that of the model's features."""
+    """Read the table's schema, which must fit the model's features."""
     if record is None:
         return None
     from dpsvm_fast.data.schema import OF_MODEL, TableSchema
@@ -807,7 +807,7 @@ def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
 
 
 def _check_table(estimator: Any, schema: Any) -> None:
-    """Whether rows of the table are rows for the model."""
+    """Check that rows of the table are valid for the model."""
     encoder = leading_encoder(estimator)
     n_features = getattr(estimator, "n_features_in_", None)
     n_features = n_features if encoder is None else len(encoder.get_feature_names_out())

@@ -66,7 +66,7 @@ class Graph:
     dtype : {"float64", "float32"}
         Type of the rows and of everything computed from them.
     n_features : int
-        Columns of the input ``X``.
+        Number of columns of the input ``X``.
 
     Raises
     ------
@@ -105,7 +105,7 @@ class Graph:
         return self.stored(array.reshape(np.shape(values)))
 
     def stored(self, array: NDArray[Any]) -> str:
-        """Return a constant of the array's own type."""
+        """Return a constant with the array's type."""
         self.n_bytes += array.nbytes
         if self.n_bytes > MAX_BYTES:
             raise InvalidParameterError(
@@ -117,7 +117,7 @@ class Graph:
         return name
 
     def op(self, kind: str, *inputs: Any, **attributes: Any) -> str:
-        """Return the output of one operator; numbers become float constants, lists integer ones."""
+        """Add an operator and return its output; numbers become float, lists integer constants."""
         names = [one if isinstance(one, str) else self.constant(one) for one in inputs]
         name = f"{kind}_{len(self.nodes)}"
         node = self.onnx.helper.make_node(kind, names, [name], name=name, **attributes)
@@ -125,13 +125,13 @@ class Graph:
         return name
 
     def output(self, name: str, value: str, kind: int, shape: list[Any]) -> None:
-        """Publish a value under a name."""
+        """Declare a named output."""
         self.nodes.append(self.onnx.helper.make_node("Identity", [value], [name], name=name))
         info = self.onnx.helper.make_tensor_value_info(name, kind, shape)
         self.outputs.append(info)
 
     def places(self, texts: str, known: dict[str, int]) -> str:
-        """Map each text to its number in ``known``, others to -1."""
+        """Map each text to its index in ``known``, others to -1."""
         if len(self.operators) == 1:
             self.operators.append((ML, 2))
         how = {"keys_strings": list(known), "values_int64s": list(known.values())}
@@ -158,7 +158,7 @@ class Graph:
     def norms(self, rows: str) -> tuple[str, str, str]:
         """Return rows divided by their largest entry, that entry, and the norm of the quotient.
 
-        Nothing overflows. For a row of zeros all three are zeros but the last two are given as 1.
+        Nothing overflows. For a zero row the last two are given as 1.
         """
         largest = self.op("ReduceMax", self.op("Abs", rows), axes=[1], keepdims=1)
         scaled = self.op("Div", rows, self.or_one(largest))
@@ -186,7 +186,7 @@ class Graph:
         Parameters
         ----------
         properties : dict of str
-            Facts for people, stored with the graph.
+            Facts stored with the graph.
         """
         helper = self.onnx.helper
         graph = helper.make_graph(
@@ -225,7 +225,7 @@ def transform_rows(graph: Graph, step: Any, rows: str) -> str:
     Raises
     ------
     InvalidParameterError
-        The step cannot be written as operators.
+        The step cannot be expressed by ONNX operators.
     """
     if step is None or isinstance(step, str):
         return rows
@@ -244,14 +244,14 @@ def transform_rows(graph: Graph, step: Any, rows: str) -> str:
 
 
 def score_rows(graph: Graph, model: Any, rows: str) -> tuple[str, str, Any]:
-    """Return scores, the index of the class, and the classifier itself.
+    """Return scores, the class index, and the classifier.
 
     Scores have shape (n, n_classes), or (n, 1) for two classes.
 
     Raises
     ------
     InvalidParameterError
-        The model cannot be written as operators.
+        The model cannot be expressed by ONNX operators.
     """
     if isinstance(model, PrivateGridSearch):
         return score_rows(graph, model.best_estimator_, rows)
@@ -310,7 +310,7 @@ def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
 
 
 def _lengths(graph: Graph, model: Any, moved: str) -> str | None:
-    """Return the divisor of centred rows; None if there is none."""
+    """Return the divisor of centred rows, or None."""
     if model.centre_ is None and model.whitening_ is None:
         return None
     norms = graph.norm(moved)
@@ -342,7 +342,7 @@ def _mapped_scores(graph: Graph, model: Any, rows: str) -> str:
 
 
 def _fourier(graph: Graph, features: FourierFeatures, rows: str) -> str:
-    """Return random features of norm 1; a structured map is written out as a matrix."""
+    """Return random features of norm 1; a structured map is expanded to a matrix."""
     drawn = features.map()
     angles = graph.op("MatMul", rows, drawn.weights().T)
     # 1 - 2 sin(x / 2)^2: older runtimes have no cosine in double precision.
@@ -386,7 +386,7 @@ def _scaled(graph: Graph, step: Any, rows: str) -> str:
 def _hats(graph: Graph, step: Any, rows: str) -> str:
     """Apply ``PublicSplines``: the smaller of a rising and a falling line, clipped to [0, 1].
 
-    The first hat of a column has no rising line, the last no falling one: slope 0, height 1.
+    The first hat of a column has no rising line and the last no falling one: slope 0, height 1.
     """
     splines = step.functions(getattr(step, "n_features_in_", graph.n_features))
     columns, rising, falling = [], [], []
@@ -434,7 +434,7 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _cells_of_edges(graph: Graph, grid: Any, planes: str) -> str:
-    """Sum planes, whose last two axes are the sides, over each cell and direction."""
+    """Sum planes, whose last two axes are height and width, over each cell and direction."""
     (height, width, _), cells, n_orientations = grid
     dx, dy = (_differences(graph, planes, axis, n) for axis, n in ((3, width), (2, height)))
     size = graph.op("Sqrt", graph.op("Add", graph.op("Mul", dx, dx), graph.op("Mul", dy, dy)))
@@ -452,7 +452,7 @@ def _cells_of_edges(graph: Graph, grid: Any, planes: str) -> str:
 
 
 def _flat_cells(graph: Graph, grid: Any, sums: str) -> str:
-    """Return square roots of sums divided by about the total of their cell."""
+    """Return square roots of the normalised sums of each cell."""
     total = graph.op("ReduceSum", sums, [1, 2, 3, 4], keepdims=1)
     sums = graph.op("Div", sums, graph.or_one(total))
     own = graph.op("ReduceSum", sums, [1, 4], keepdims=1)
@@ -472,7 +472,7 @@ def _differences(graph: Graph, planes: str, axis: int, side: int) -> str:
 
 
 def _nearness(side: int, cells: int) -> NDArray[np.float64]:
-    """Return weights of pixels by nearness to the centres of cells, shape (cells, side)."""
+    """Return interpolation weights of pixels by nearness to cell centres, shape (cells, side)."""
     places = (np.arange(side) + 0.5) * cells / side - 0.5
     return np.asarray(np.maximum(0.0, 1.0 - np.abs(places - np.arange(cells)[:, None])))
 
@@ -488,7 +488,7 @@ def _normalized(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _clipped(graph: Graph, step: Any, rows: str) -> str:
-    """Clip rows to the bound of the fit."""
+    """Clip rows to the norm bound of the fit."""
     return graph.op("Mul", graph.within(rows, step.data_norm_), step.data_norm_)
 
 
@@ -567,7 +567,7 @@ def _joined(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _encoder_in(step: Any) -> Any:
-    """Return the encoder of text cells, perhaps after an imputer; None for numbers."""
+    """Return the encoder of text cells, possibly after an imputer; None for numbers."""
     if isinstance(step, Pipeline):
         for _, inner in step.steps:
             if not isinstance(inner, (SimpleImputer, str)):
@@ -576,7 +576,7 @@ def _encoder_in(step: Any) -> Any:
 
 
 def _is_text(categories: Any) -> bool:
-    """Whether categories are not all numbers."""
+    """Return whether any category is not a number."""
     return not all(isinstance(one, (bool, int, float)) for one in categories.tolist())
 
 
@@ -640,7 +640,7 @@ def _filled(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _powers(graph: Graph, step: Any, rows: str) -> str:
-    """Apply ``PolynomialFeatures``: products of columns, one power after the other."""
+    """Apply ``PolynomialFeatures`` by repeated products of columns."""
     ones = graph.op("Add", graph.op("Mul", graph.op("Gather", rows, [0], axis=1), 0.0), 1.0)
     extended = graph.op("Concat", rows, ones, axis=1)
     d, most = step.n_features_in_, int(step.powers_.sum(axis=1).max())
@@ -653,7 +653,7 @@ def _powers(graph: Graph, step: Any, rows: str) -> str:
 
 
 def _splines(graph: Graph, step: Any, rows: str) -> str:
-    """Apply ``SplineTransformer``: the recursion of Cox and de Boor on declared knots."""
+    """Apply ``SplineTransformer`` by the Cox-de Boor recursion on declared knots."""
     if step.extrapolation not in ("constant", "error") or step.degree < 1:
         raise InvalidParameterError(
             "model: SplineTransformer needs extrapolation='constant' and a degree above 0 in ONNX"
@@ -727,7 +727,7 @@ TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
 
 
 def _not_expressible(step: Any) -> InvalidParameterError:
-    """Return an error that says what can be exported."""
+    """Return the error that lists what can be exported."""
     known = ", ".join(kind.__name__ for kind in TRANSFORMERS)
     return InvalidParameterError(
         f"model: {type(step).__name__} cannot be written in ONNX; expected a classifier of this "
@@ -746,13 +746,13 @@ def to_onnx(
     Parameters
     ----------
     model : estimator
-        A fitted classifier or transformer of this library, a ``PrivateGridSearch``, or a Pipeline
-        of them and of ``Normalizer``.
+        Fitted classifier or transformer of this library, a ``PrivateGridSearch``, or a Pipeline of
+        these and of ``Normalizer``.
     path : str, path or None, default=None
-        Where to write the graph.
+        File to write; None writes none.
     dtype : {"float64", "float32"}, default="float64"
         Type of the rows and of all arithmetic. With float32, scores have about six digits, and
-        labels of rows between two classes may differ.
+        labels of rows near a decision boundary may differ.
 
     Returns
     -------
@@ -765,7 +765,7 @@ def to_onnx(
     Raises
     ------
     InvalidParameterError
-        The model holds something that cannot be written as operators, or too many numbers.
+        The model cannot be expressed by ONNX operators, or has too many numbers.
     NotFittedError
         The model is not fitted.
     ImportError
@@ -773,10 +773,10 @@ def to_onnx(
 
     Notes
     -----
-    Guarantees: post-processing of what the fit released; the graph holds released and public
-    numbers only. Its roundings are those of the runtime, so that scores agree with Python's up to
-    rounding and not to the last bit. Random features are written out as a matrix. Rows are not
-    checked: a missing value gives a label like any other.
+    Guarantees: the graph is post-processing of the release and contains only released and public
+    numbers. Scores agree with Python's up to the rounding of the runtime, not to the last bit.
+    Random features are expanded to a matrix. Rows are not checked: a row with a missing value gets
+    a label like any other.
 
     Examples
     --------
@@ -809,7 +809,7 @@ def to_onnx(
 
 
 def _write_classifier(graph: Graph, model: Any) -> None:
-    """Publish labels, scores, and probabilities if the loss has them."""
+    """Declare labels, scores and, if available, probabilities as outputs."""
     scores, index, classifier = score_rows(graph, model, "X")
     classes = classifier.classes_
     labels, kind = _labels(graph, classes)
@@ -834,7 +834,7 @@ def _labels(graph: Graph, classes: Any) -> tuple[str, int]:
 
 
 def _properties(model: Any) -> dict[str, str]:
-    """Return facts for people and tools, stored with the graph."""
+    """Return the facts stored with the graph."""
     found = {
         "dpsvm_fast.library_version": str(_core.build_info()["version"]),
         "dpsvm_fast.model": type(model).__name__,

@@ -1,4 +1,4 @@
-"""Values of a saved model as strict JSON: exact arrays, digest, signature."""
+"""Values of saved models as strict JSON: exact arrays, digest, signature."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True)
 class NumbersRecord(Record):
-    """An array: bytes of little-endian IEEE 754 doubles, rows first, in base64; all are finite.
+    """Array of finite little-endian IEEE 754 doubles in C order, encoded in base64.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class NumbersRecord(Record):
 
 
 def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> Any:
-    """Return a function's result; what it refuses is an error in the file."""
+    """Return a function's result; turn its errors into errors about the file."""
     try:
         return function(*arguments)
     except (TypeError, InvalidParameterError) as error:
@@ -66,14 +66,14 @@ def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> A
 
 
 def numbers_to(values: Any) -> dict[str, Any]:
-    """Return an array of floats as type, shape, and bytes in base64."""
+    """Write an array of floats as type, shape, and bytes in base64."""
     array = np.ascontiguousarray(values, dtype=FLOATS)
     data = base64.b64encode(array.tobytes()).decode("ascii")
     return {"dtype": FLOATS, "shape": list(np.shape(values)), "data": data}
 
 
 def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64]:
-    """Return the array that :func:`numbers_to` wrote.
+    """Read the array that :func:`numbers_to` wrote.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64
         For messages.
     record : object
     shape : tuple of int or None
-        What is expected; None for any length from 1.
+        Expected shape; None for any length from 1.
     """
     made: NumbersRecord = refused(NumbersRecord.read, record, where=f"{where}: ")
     given = made.shape
@@ -107,7 +107,7 @@ def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64
 
 
 def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
-    """Return a label set as type and plain values."""
+    """Write a label set as type and plain values."""
     kind = "str" if labels.dtype.kind == "U" else labels.dtype.name
     if kind not in LABEL_TYPES:
         raise InvalidParameterError(
@@ -117,7 +117,7 @@ def labels_to(labels: NDArray[Any]) -> dict[str, Any]:
 
 
 def labels_from(where: str, record: object) -> NDArray[Any]:
-    """Return the sorted label set that :func:`labels_to` wrote."""
+    """Read the sorted label set that :func:`labels_to` wrote."""
     made = refused(exactly, where, record, {"dtype", "values"})
     kind, values = made["dtype"], made["values"]
     expected = LABEL_TYPES.get(kind) if isinstance(kind, str) else None
@@ -141,12 +141,12 @@ def labels_from(where: str, record: object) -> NDArray[Any]:
 
 
 def plain_to(where: str, value: Any) -> Any:
-    """Return a parameter of any plain kind, marked where JSON has no form for it.
+    """Write a parameter of any plain type, tagged if JSON has no form for it.
 
     Raises
     ------
     InvalidParameterError
-        Something that is not plain, such as a function.
+        The value is not plain, for example a function.
     """
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, (bool, int, str)):
@@ -170,7 +170,7 @@ def plain_to(where: str, value: Any) -> Any:
 
 
 def plain_from(where: str, record: Any) -> Any:
-    """Return the parameter that :func:`plain_to` wrote."""
+    """Read the parameter that :func:`plain_to` wrote."""
     if isinstance(record, list):
         return [plain_from(where, item) for item in record]
     if not isinstance(record, dict):
@@ -211,7 +211,7 @@ FIELDS = ("format", "version", "library_version", "model", "schema")
 
 
 def shown(value: object) -> str:
-    """Return a value from a file for a message: short, without control characters."""
+    """Return a value from a file as short text without control characters, for messages."""
     if isinstance(value, str):
         value = value[:50]
     if isinstance(value, int) and value.bit_length() > 200:
@@ -223,12 +223,12 @@ def shown(value: object) -> str:
 
 
 def parsed(data: bytes) -> dict[str, Any]:
-    """Return the document of a file, before format, version and digest are checked.
+    """Parse a file as JSON, before format, version and digest are checked.
 
     Raises
     ------
     ModelFormatError
-        Anything but one JSON object within the limits.
+        The file is not one JSON object within the limits.
     """
     if len(data) > LARGEST_TEXT and not data.isascii():
         raise ModelFormatError(
@@ -253,7 +253,7 @@ def parsed(data: bytes) -> dict[str, Any]:
 
 
 def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
-    """Check format and version, that nothing is missing or added, and that nothing was changed.
+    """Check format, version, fields, digest and signature.
 
     Returns
     -------
@@ -299,7 +299,7 @@ def check_seals(document: Mapping[str, Any], key: bytes | None) -> str:
 
 
 def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
-    """Return the text of a file: contents, format, version, digest, and signature with a key."""
+    """Return the text of a file: contents, format, version, digest and, with a key, signature."""
     document = {"format": FORMAT, "version": VERSION, **contents}
     seals = {DIGEST: digest_of(document)}
     if key is not None:
@@ -308,14 +308,14 @@ def sealed_text(contents: Mapping[str, Any], key: bytes | None) -> bytes:
 
 
 def _same(stated: object, computed: str) -> bool:
-    """Whether two texts are the same, in a time that does not tell where they differ."""
+    """Compare two texts in constant time."""
     return isinstance(stated, str) and hmac.compare_digest(
         stated.encode("utf-8", "surrogatepass"), computed.encode()
     )
 
 
 def _no_json(text: str, error: json.JSONDecodeError) -> str:
-    """Describe why the text is not JSON."""
+    """Describe why a text is not JSON."""
     if not text.lstrip().startswith("{"):
         return "is not JSON; expected a file that save_model wrote"
     if not text.rstrip().endswith("}") or error.pos >= len(text.rstrip()):

@@ -1,9 +1,8 @@
-"""Plots of what privacy costs and what a statement promises, as scikit-learn Display objects.
+"""Plots of the cost of privacy and of statements, as scikit-learn Display objects.
 
-Needs matplotlib (``pip install "dpsvm-fast[plot]"``), imported when something is drawn and not
-before. Nothing about privacy is computed here: the numbers come from estimators, from
-:mod:`dpsvm_fast.planning` and from :mod:`dpsvm_fast.accounting`. Every figure can be read in black
-and white.
+The plots need matplotlib (``pip install "dpsvm-fast[plot]"``), which is imported only to draw. All
+privacy numbers come from estimators, from :mod:`dpsvm_fast.planning` and from
+:mod:`dpsvm_fast.accounting`. Every figure is readable in black and white.
 """
 
 from __future__ import annotations

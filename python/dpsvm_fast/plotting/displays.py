@@ -1,4 +1,4 @@
-"""Displays: audits, profiles, plans, accuracy, boundaries and ellipses."""
+"""Displays of audits, privacy profiles, plans, accuracy, decision boundaries and ellipses."""
 
 from __future__ import annotations
 
@@ -56,34 +56,34 @@ Array = NDArray[np.float64]
 
 
 class BoundaryDisplay(PlaneDisplay):
-    """Predicted class at every point of the plane of two features.
+    """Predicted class at every point in the plane of two features.
 
-    It uses predictions on a grid between public bounds, and no rows.
+    It shows predictions on a grid between public bounds and needs no rows.
 
     Parameters
     ----------
     x, y : array-like of shape (n_x,), (n_y,)
-        Sides of the grid, increasing.
+        Increasing coordinates of the grid.
     codes : array-like of shape (n_y, n_x)
-        Number of the class that is predicted at each point.
+        Index of the predicted class at each point.
     classes : array-like of shape (n_classes,)
     names : tuple of str, default=("feature 0", "feature 1")
         Names of the features.
     private : bool, default=True
-        Whether the statement of the model promises anything.
+        Whether the model's statement is private.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     regions_ : list of matplotlib PathPatch
-        One for each class; empty for a class that is nowhere predicted.
+        One region per class; empty for a class that is never predicted.
     points_ : list of matplotlib PathCollection
-        Rows that were passed, class by class.
+        Rows that were passed, by class.
 
     Raises
     ------
     InvalidParameterError
-        Codes that are not one for every point of the grid.
+        The shape of ``codes`` does not fit the grid.
 
     Examples
     --------
@@ -133,16 +133,17 @@ class BoundaryDisplay(PlaneDisplay):
         Parameters
         ----------
         estimator : classifier
-            Fitted on two features: of this library, a Pipeline, a search, or any other.
+            Any classifier fitted on two features: of this library, a Pipeline, a search, or
+            another.
         X : array-like of shape (n_samples, 2) or None, default=None
-            Rows to be drawn too. They must be public: nothing protects them.
+            Rows to draw too. They must be public: they are not protected.
         y : array-like of shape (n_samples,) or None, default=None
-            Their labels, each one of the estimator's, for colours and markers.
+            Labels of the rows, from the estimator's classes, for colours and markers.
         bounds : tuple (low, high) of numbers or arrays of shape (2,), or None, default=None
-            PUBLIC limits of the figure. None takes those that the estimator was made with: its
-            ``bounds``, those of the first step of a Pipeline, or its ``data_norm``.
+            PUBLIC limits of the figure. None takes those of the estimator: its ``bounds``, those of
+            the first step of a Pipeline, or its ``data_norm``.
         grid_resolution : int >= 2, default=300
-            Points on each side of the grid.
+            Number of points along each axis of the grid.
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
 
@@ -157,13 +158,13 @@ class BoundaryDisplay(PlaneDisplay):
         sklearn.exceptions.NotFittedError
             The estimator is not fitted.
         InvalidParameterError
-            The number of features is not two; bounds are wrong, or missing and not public
-            in the estimator.
+            The number of features is not two, or bounds are wrong, or missing both here and in the
+            estimator.
 
         Notes
         -----
-        Guarantees: without X the figure is a function of the released model and of public bounds,
-        as private as the model is. Its limits never come from rows.
+        Guarantees: without X the figure depends only on the released model and on public bounds, so
+        it is as private as the model. The limits never come from rows.
         """
         matplotlib_module("figure")
         check_is_fitted(estimator)
@@ -205,7 +206,7 @@ class BoundaryDisplay(PlaneDisplay):
 
 
 def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
-    """Return the predicted class number at every point of a grid, shape (n_y, n_x)."""
+    """Return the index of the predicted class at every grid point, shape (n_y, n_x)."""
     plane = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     with warnings.catch_warnings():
         # Where no library of tables is there to give the grid the names of the fit.
@@ -216,13 +217,13 @@ def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
 
 
 def feature_names(estimator: Any) -> tuple[str, str]:
-    """Return names of two features, invented where the estimator knows none."""
+    """Return the names of two features, generated if the estimator has none."""
     first, second = getattr(estimator, "feature_names_in_", ("feature 0", "feature 1"))
     return str(first), str(second)
 
 
 def _named(estimator: Any, plane: Array) -> Any:
-    """The grid with the names of a fit on a table, where its steps may choose columns by them."""
+    """Return the grid as a table if the estimator was fitted on one, since steps may use names."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
         for library, argument in (("pandas", "columns"), ("polars", "schema")):
@@ -257,35 +258,35 @@ REACH = 1.1
 
 
 class EllipsoidDisplay(PlaneDisplay):
-    """Ellipses and regions of the classes of two features, from released matrices.
+    """Ellipses and regions of the classes for two features, from released matrices.
 
-    Regions follow from squared distances plus offsets, ellipses from distances alone: a region need
-    not look like the ellipse of its class.
+    Regions depend on squared distances plus offsets, ellipses only on distances: a region may
+    differ from the ellipse of its class.
 
     Parameters
     ----------
     model : PrivateGaussianMarginClassifier
         Fitted on two features.
     level : float > 0 or None, default=None
-        Squared Mahalanobis distance at which ellipses are drawn. None: the one at which the
-        smallest of them has the area of a circle of half the radius that rows may have.
+        Squared Mahalanobis distance at which ellipses are drawn. With None the smallest ellipse has
+        the area of a circle with half the norm bound as radius.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     regions_ : list of matplotlib PathPatch
-        Where each class is predicted.
+        Region where each class is predicted.
     ellipses_ : list of matplotlib Line2D
-        Class by class, and of each class ellipsoid by ellipsoid.
+        Ellipses by class, then by ellipsoid.
     centres_ : list of matplotlib Line2D
-        One marker for each ellipse.
+        One marker per ellipse.
     points_ : list of matplotlib PathCollection
-        Rows that were passed, class by class.
+        Rows that were passed, by class.
 
     Raises
     ------
     TypeError
-        Another kind of model.
+        The model is of another class.
     sklearn.exceptions.NotFittedError
         The model is not fitted.
     InvalidParameterError
@@ -331,9 +332,9 @@ class EllipsoidDisplay(PlaneDisplay):
         ----------
         model : PrivateGaussianMarginClassifier
         X : array-like of shape (n_samples, 2) or None, default=None
-            Rows to be drawn too. They must be public: nothing protects them.
+            Rows to draw too. They must be public: they are not protected.
         y : array-like of shape (n_samples,) or None, default=None
-            Their labels, each one of the model's, for colours and markers.
+            Labels of the rows, from the model's classes, for colours and markers.
         level : float > 0 or None, default=None
         ax : matplotlib Axes or None, default=None
             None makes a new figure.
@@ -349,8 +350,8 @@ class EllipsoidDisplay(PlaneDisplay):
 
         Notes
         -----
-        Guarantees: without X the figure is a function of the released matrices, as private as they
-        are.
+        Guarantees: without X the figure depends only on the released matrices, so it is as private
+        as they are.
         """
         matplotlib_module("figure")
         return cls(model=model, level=level).plot(X, y=y, ax=ax)
@@ -364,7 +365,7 @@ class EllipsoidDisplay(PlaneDisplay):
         angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
         first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
         (circle,) = ax.plot(
-            first, second, color="#000000", linewidth=0.8, label="bound of the rows", zorder=3
+            first, second, color="#000000", linewidth=0.8, label="bound on the rows", zorder=3
         )
         handles = [*self._draw_ellipses(ax), circle]
         curves = [line.get_xydata() for line in (*self.ellipses_, *self.centres_, circle)]
@@ -380,7 +381,7 @@ class EllipsoidDisplay(PlaneDisplay):
         legend_outside(ax, [*self.regions_, *handles, *self.points_])
 
     def _draw_ellipses(self, ax: Axes) -> list[Any]:
-        """Draw each ellipsoid's ellipse and centre; return the first of each class for a legend."""
+        """Draw each ellipse and its centre; return the first of each class for the legend."""
         model = self.model
         level = self.level
         if level is None:
@@ -406,7 +407,7 @@ class EllipsoidDisplay(PlaneDisplay):
 
 
 def _ellipse(centre: Array, precision: Array, level: float) -> Array:
-    """Points, shape (2, n), at a squared distance ``level`` from the centre."""
+    """Return points, shape (2, n), at squared distance ``level`` from the centre."""
     values, vectors = np.linalg.eigh(precision)
     # A singular direction has no end: the curve leaves the figure.
     axes = np.sqrt(level / np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))
@@ -421,7 +422,7 @@ def _ellipse(centre: Array, precision: Array, level: float) -> Array:
 class AuditDisplay(Display):
     """Statistic of an audit on both data sets, with threshold, claim and bound.
 
-    One data set is filled, the other an outline, so the plot works without colours.
+    One data set is filled, the other outlined, so the plot works without colours.
 
     Parameters
     ----------
@@ -432,14 +433,14 @@ class AuditDisplay(Display):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     worlds_ : list of matplotlib StepPatch
-        The filled histogram and the outline.
+        Filled histogram and outline.
     threshold_ : matplotlib Line2D
-        The threshold of the statistic.
+        Threshold of the statistic.
 
     Raises
     ------
     InvalidParameterError
-        A report without a histogram: of one run, or of densities.
+        The report has no histogram: it is of one run, or of densities.
 
     Examples
     --------
@@ -466,7 +467,7 @@ class AuditDisplay(Display):
         ----------
         report : AuditReport
         ax : matplotlib Axes or None, default=None
-            None draws on new ones.
+            None makes a new figure.
 
         Returns
         -------
@@ -525,17 +526,17 @@ class PrivacyProfileDisplay(Display):
     epsilons, deltas : array-like of shape (n_points,)
         The curve.
     claimed : tuple of float
-        The (epsilon, delta) of the statement.
+        Pair (epsilon, delta) of the statement.
     private : bool, default=True
-        Whether the statement promises anything.
+        Whether the statement is private.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     line_ : matplotlib Line2D
-        The curve, where delta is positive.
+        Curve, where delta is positive.
     mark_ : matplotlib Line2D
-        The claimed point; a vertical line where the claimed delta is 0.
+        Claimed point, or a vertical line if the claimed delta is 0.
 
     Examples
     --------
@@ -564,7 +565,7 @@ class PrivacyProfileDisplay(Display):
     def from_statement(
         cls, statement: Statement, *, ax: Axes | None = None
     ) -> PrivacyProfileDisplay:
-        """Draw the profile of a statement; costs no budget.
+        """Draw the privacy profile of a statement; costs no budget.
 
         Parameters
         ----------
@@ -647,9 +648,9 @@ def private_scores(
     Parameters
     ----------
     estimator : private classifier, or Pipeline with one at its end
-        Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it in
-        the proportion of theirs. Ledgers, if any, are charged. From a ``random_state``, if any,
-        every fit gets a different seed.
+        Cloned for every fit, with ``epsilon`` replaced; several private steps share it in
+        proportion to their own. Ledgers, if any, are charged. With a ``random_state`` every fit
+        gets a different seed.
     X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
     y : array-like of shape (n_samples,)
     X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
@@ -657,7 +658,7 @@ def private_scores(
     epsilons : sequence of float in (0, 1e4]
         Epsilon of all steps together.
     n_repeats : int >= 1
-        Fits for every epsilon; they differ in their noise only.
+        Number of fits per epsilon, which differ only in their noise.
 
     Returns
     -------
@@ -667,13 +668,13 @@ def private_scores(
     ------
     InvalidParameterError, TypeError
         An epsilon is missing or wrong, ``n_repeats`` is wrong, or the estimator has no private
-        steps; nothing was fitted.
+        steps. Nothing was fitted.
 
     Notes
     -----
-    Guarantees: none. Every fit is a release that costs its epsilon and delta, so
-    that scores on private data cost the budgets of all fits together; scores on private test
-    rows are protected by nothing. Meant for public or demonstration data.
+    Guarantees: none. Every fit is a release that costs its epsilon and delta, so scores on private
+    data cost the budgets of all fits together. Scores on private test rows are not protected. Use
+    public or demonstration data.
 
     Examples
     --------
@@ -708,12 +709,12 @@ def private_scores(
 
 
 def _private(estimator: Any) -> list[Any]:
-    """The estimators inside that make releases, in the order in which rows meet them."""
+    """Return the nested estimators that make releases, in the order in which rows pass them."""
     return [step.estimator for step in private_steps(estimator)]
 
 
 def _shares(estimator: Any) -> list[float]:
-    """Share of epsilon of each private step; by basic composition they add up to 1."""
+    """Return each private step's share of epsilon; by basic composition they sum to 1."""
     steps = _private(estimator)
     known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
     # A Pipeline without a classifier has no score, which would be found out after its fit.
@@ -728,7 +729,7 @@ def _shares(estimator: Any) -> list[float]:
 
 
 def _seeds(random_state: int | None, place: int, shape: tuple[int, int]) -> NDArray[np.object_]:
-    """One seed a fit and step: with a single one, every repeat would be the same model."""
+    """Return one seed per fit and step, because equal seeds would give equal models."""
     seeds = np.full(shape, None, dtype=object)
     if random_state is not None:
         entropy = random_state if place == 0 else (random_state, place)
@@ -757,17 +758,17 @@ class PrivacyUtilityDisplay(Display):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     line_, band_ : matplotlib artists
-        Mean, and mean plus and minus one standard deviation over the draws.
+        Mean, and mean plus and minus one standard deviation over the fits.
     ceiling_ : matplotlib Line2D or None
-        The dashed line of the non-private score.
+        Dashed line of the non-private score.
     majority_ : matplotlib Line2D or None
-        The dotted line of the majority score. None also where that score is far below the others:
-        a note at the lower edge tells it, so that the axis shows what differs.
+        Dotted line of the majority score. None also if that score is far below the others; a note
+        at the lower edge then states it.
 
     Raises
     ------
     InvalidParameterError
-        Scores that are not one row for every epsilon.
+        Scores do not have one row per epsilon.
 
     Examples
     --------
@@ -828,16 +829,16 @@ class PrivacyUtilityDisplay(Display):
         Parameters
         ----------
         estimator : private classifier, or Pipeline with one at its end
-            Cloned for every fit, with its ``epsilon`` replaced; several private steps divide it
-            in the proportion of theirs.
+            Cloned for every fit, with ``epsilon`` replaced; several private steps share it in
+            proportion to their own.
         X : array-like, data frame or CSR matrix of shape (n_samples, n_features)
         y : array-like of shape (n_samples,)
         X_test : array-like, data frame or CSR matrix of shape (n_test, n_features)
         y_test : array-like of shape (n_test,)
         epsilons : sequence of float in (0, 1e4]
-            Epsilon of all steps together, by basic composition: `total_privacy` may give less.
+            Epsilon of all steps together, by basic composition; `total_privacy` may be smaller.
         n_repeats : int >= 1, default=10
-            Fits for every epsilon.
+            Number of fits per epsilon.
         non_private : classifier or None, default=None
             Cloned and fitted once for the dashed line. The score of the majority class is drawn
             with it.
@@ -853,14 +854,14 @@ class PrivacyUtilityDisplay(Display):
         ImportError
             matplotlib is missing. Nothing was fitted or spent.
         InvalidParameterError, TypeError
-            A wrong epsilon or ``n_repeats``, or an estimator without private steps. Nothing was
+            An epsilon or ``n_repeats`` is wrong, or the estimator has no private steps. Nothing was
             fitted or spent.
 
         Notes
         -----
-        Guarantees: every fit is a real release. Such a figure on private data costs the budgets
-        of all its fits together (a ledger on the estimator is charged for each), and the two
-        lines of ``non_private`` have no protection at all: meant for public or demonstration data.
+        Guarantees: every fit is a real release. A figure on private data costs the budgets of all
+        its fits together (a ledger of the estimator is charged for each), and the two lines of
+        ``non_private`` are not protected. Use public or demonstration data.
         """
         matplotlib_module("figure")
         test = {"X_test": X_test, "y_test": y_test}
@@ -916,7 +917,7 @@ class PrivacyUtilityDisplay(Display):
 
     @staticmethod
     def _reference(ax: Axes, score: float | None, name: str, style: str) -> Any:
-        """Draw a horizontal line with its name and score above; None without a score."""
+        """Draw a labelled horizontal line at a score; return None without a score."""
         if score is None:
             return None
         above: dict[str, Any] = {"textcoords": "offset points", "xytext": (6, 4)}
@@ -941,35 +942,35 @@ MANY_BARS = 8
 class NoisePlanDisplay(Display):
     """Noise at several epsilons, from plans that read no data.
 
-    ``kind="lead"`` shows, against epsilon, the lead of one class over another that survives the
-    noise of a prediction with probability 95 %, and the largest lead that this many rows allow.
-    Where the first is above the second, noise dominates every decision. ``kind="budget"`` shows the
-    share of the budget of each release.
+    ``kind="lead"`` shows against epsilon the lead of one class over another that survives the noise
+    of a prediction with probability 95 %, and the largest lead that the number of rows allows.
+    Where the first exceeds the second, noise dominates every decision. ``kind="budget"`` shows each
+    release's share of the budget.
 
     Parameters
     ----------
     plans : NoisePlan or iterable of them
-        Results of :func:`dpsvm_fast.planning.plan_noise`, with one epsilon each, for one estimator
+        Results of :func:`dpsvm_fast.planning.plan_noise` with different epsilons, for one estimator
         and one shape of the data.
 
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     survives_ : matplotlib Line2D
-        The lead that survives the noise. ``kind="lead"`` only.
+        Lead that survives the noise. ``kind="lead"`` only.
     largest_ : matplotlib Line2D or None
-        The largest lead; None for plans without a number of rows. ``kind="lead"`` only.
+        Largest lead; None for plans without a number of rows. ``kind="lead"`` only.
     drowned_ : matplotlib PolyCollection or None
-        Where noise dominates every decision; None if it does not. ``kind="lead"`` only.
+        Region where noise dominates every decision; None if there is none. ``kind="lead"`` only.
     bars_ : list of matplotlib BarContainer
-        One for each release. ``kind="budget"`` only.
+        One per release. ``kind="budget"`` only.
 
     Raises
     ------
     TypeError
         Not plans.
     InvalidParameterError
-        No plan, plans for different fits, or two with the same epsilon.
+        There is no plan, plans are for different fits, or two have the same epsilon.
 
     Examples
     --------
@@ -1037,7 +1038,7 @@ class NoisePlanDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            An unknown kind, or "lead" with plans that have no decision to show.
+            The kind is unknown, or plans lack the numbers for "lead".
         """
         check.check_option("kind", kind, KINDS)
         if kind == "lead" and any(plan.decision is None for plan in self.plans):
@@ -1057,7 +1058,7 @@ class NoisePlanDisplay(Display):
         ax.set_title(f"{plan.estimator}: {size}", fontsize="medium", loc="left")
 
     def _plot_lead(self, ax: Axes) -> None:
-        """Lead that survives the noise, and the largest lead that the rows allow."""
+        """Draw the lead that survives the noise, and the largest lead that the rows allow."""
         epsilons = np.array([plan.epsilon for plan in self.plans])
         decisions = [plan.decision for plan in self.plans if plan.decision is not None]
         survives = np.array([decision.lead for decision in decisions])
@@ -1099,7 +1100,7 @@ class NoisePlanDisplay(Display):
         ax.legend(loc="upper left", frameon=False)
 
     def _plot_budget(self, ax: Axes) -> None:
-        """A bar for every epsilon, cut into the shares of the releases."""
+        """Draw a bar for every epsilon, divided into the shares of the releases."""
         table = [_budget_shares(plan) for plan in self.plans]
         names = [name for name in RELEASES if any(name in shares for shares in table)]
         places = np.arange(len(table))
@@ -1121,14 +1122,14 @@ class NoisePlanDisplay(Display):
         legend_outside(ax)
 
     def _epsilon_label(self) -> str:
-        """The axis of epsilons, with delta where all plans have one."""
+        """Return the label of the epsilon axis, with delta if all plans share one."""
         deltas = {plan.delta for plan in self.plans}
         delta = rf" at $\delta$ = {deltas.pop():g}" if len(deltas) == 1 else ""
         return rf"$\epsilon${delta} (smaller is more private)"
 
 
 def _budget_shares(plan: NoisePlan) -> dict[str, float]:
-    """Share of the budget of each release; the training gets the rest."""
+    """Return each release's share of the budget; the training gets the rest."""
     centre, whitening, training = RELEASES
     shares = {}
     if plan.centre is not None:
@@ -1146,7 +1147,7 @@ EVALUATIONS = ("roc", "calibration", "confusion_matrix")
 
 
 class EvaluationDisplay(Display):
-    """Curves and counts of a private evaluation, with intervals.
+    """Curves and counts of a private evaluation, with confidence intervals.
 
     Parameters
     ----------
@@ -1157,11 +1158,11 @@ class EvaluationDisplay(Display):
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     line_ : matplotlib Line2D or None
-        The curve; None for a confusion matrix.
+        Curve; None for a confusion matrix.
     intervals_ : list of matplotlib artists
-        Intervals of 95 % about the points of the curve, or the texts of the counts.
+        95 % intervals of the points of the curve, or the texts of the counts.
     image_ : matplotlib AxesImage or None
-        Shares of predictions among the rows of each label; of a confusion matrix only.
+        Shares of predictions among the rows of each label; for a confusion matrix only.
 
     Examples
     --------
@@ -1200,7 +1201,7 @@ class EvaluationDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or one that was not requested.
+            The kind is unknown, or the metric was not requested.
         ImportError
             matplotlib is missing.
         """
@@ -1221,7 +1222,7 @@ class EvaluationDisplay(Display):
         Raises
         ------
         InvalidParameterError
-            Another kind, or one that was not requested.
+            The kind is unknown, or the metric was not requested.
         """
         check.check_option("kind", kind, EVALUATIONS)
         if kind not in self.evaluation.metrics:
@@ -1266,7 +1267,7 @@ class EvaluationDisplay(Display):
         ax.legend(loc="lower right" if kind == "roc" else "upper left", frameon=False)
 
     def _plot_counts(self, ax: Axes) -> None:
-        """A cell for each pair of labels, with its count and half the width of the interval."""
+        """Draw a cell for each pair of labels, with its count and half the interval's width."""
         found, names = self.evaluation.confusion_matrix, class_names(self.evaluation.classes)
         rows = np.maximum(found.value.sum(axis=1, keepdims=True), 1.0)
         self.image_ = ax.imshow(found.value / rows, cmap="Greys", vmin=0.0, vmax=1.0)

@@ -1,4 +1,4 @@
-"""Shared by all displays: styles that differ without colours, and matplotlib, imported to draw."""
+"""Shared code of the displays: styles that differ without colour, and lazy matplotlib imports."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ClassStyle:
-    """Style of one class; the first seventy differ in colour or hatching.
+    """Style of one class; the first seventy styles differ in colour or hatching.
 
     Parameters
     ----------
     colour, hatch, marker : str
     line : object
-        A line style of matplotlib.
+        Matplotlib line style.
     """
 
     colour: str
@@ -67,13 +67,13 @@ class ClassStyle:
 
     @property
     def ground(self) -> tuple[float, ...]:
-        """The colour of its region, opaque."""
+        """Opaque colour of the class's region."""
         colour = matplotlib_module("colors").to_rgb(self.colour)
         return tuple(1.0 - TINT * (1.0 - part) for part in colour)
 
 
 def class_style(c: int) -> ClassStyle:
-    """Return the style of class number ``c``; black is reserved for other things."""
+    """Return the style of class number ``c``; black is reserved for other artists."""
     return ClassStyle(
         colour=COLOURS[c % (len(COLOURS) - 1)],
         hatch=HATCHES[c % len(HATCHES)],
@@ -83,7 +83,7 @@ def class_style(c: int) -> ClassStyle:
 
 
 def class_names(classes: Any) -> list[str]:
-    """Return the classes as text; cut long names where they still differ."""
+    """Return the classes as text; long names are shortened so that they still differ."""
     names = [str(label) for label in classes]
     half = NAME_LENGTH // 2 - 1
     for head, tail in ((NAME_LENGTH - 1, 0), (half, half)):
@@ -110,18 +110,18 @@ def draw_regions(
     ----------
     ax : matplotlib Axes
     x, y : ndarray of shape (n_x,), (n_y,)
-        Sides of the grid.
+        Coordinates of the grid.
     codes : ndarray of shape (n_y, n_x)
-        Which class each point of the grid is of.
+        Class index of each grid point.
     names : list of str
         Names of all classes.
     obstacles : ndarray of shape (n_points, 2) or None, default=None
-        What names should not hide.
+        Points that names should not hide.
 
     Returns
     -------
     list of matplotlib PathPatch
-        One for each class; that of a class with no part is empty.
+        One per class; empty for a class without a region.
     """
     patch = matplotlib_module("patches").PathPatch
     free = np.ones(codes.shape, dtype=bool)
@@ -143,7 +143,7 @@ def draw_regions(
 
 
 def _outline(x: Array, y: Array, inside: NDArray[np.bool_]) -> Any:
-    """The points of the grid that are inside, as a path with holes."""
+    """Return the grid points inside as a path with holes."""
     smooth = importlib.import_module("scipy.ndimage").gaussian_filter
     heights = smooth(inside.astype(np.float64), SMOOTHING, mode="nearest")
     generator = importlib.import_module("contourpy").contour_generator
@@ -158,7 +158,7 @@ def _outline(x: Array, y: Array, inside: NDArray[np.bool_]) -> Any:
 def _write_name(
     ax: Axes, x: Array, y: Array, inside: NDArray[np.bool_], name: str, size: str
 ) -> None:
-    """Write at the point that is farthest from all that is not inside, the figure's end too."""
+    """Write a name at the inner point farthest from the region's border and the figure's edge."""
     if not inside.any():
         return
     ndimage = importlib.import_module("scipy.ndimage")
@@ -173,12 +173,12 @@ def _write_name(
 def draw_rows(
     ax: Axes, rows: Array, codes: NDArray[np.int64] | None, names: list[str]
 ) -> list[Any]:
-    """Draw public rows: a marker for each class, or black dots where no classes are given.
+    """Draw public rows with a marker per class, or as black dots without classes.
 
     Returns
     -------
     list of matplotlib PathCollection
-        One for each class with rows, or the only one.
+        One per class with rows, or a single one.
     """
     how: dict[str, Any] = {"s": 22, "linewidths": 0.6, "edgecolors": "#000000", "zorder": 4}
     if codes is None:
@@ -192,7 +192,7 @@ def draw_rows(
 
 
 def legend_outside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
-    """Draw the legend right of the axes."""
+    """Draw the legend to the right of the axes."""
     where: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.02, 1.0)}
     how: dict[str, Any] = {"frameon": False, "handlelength": 2.4, "handleheight": 1.2}
     shown = ax.get_legend_handles_labels()[0] if handles is None else list(handles)
@@ -201,7 +201,7 @@ def legend_outside(ax: Axes, handles: Sequence[Any] | None = None) -> Any:
 
 
 def epsilon_axis(ax: Axes, epsilons: Array) -> None:
-    """Set a logarithmic axis with a tick at every epsilon."""
+    """Set a logarithmic x axis with a tick at every epsilon."""
     ax.set_xscale("log", base=2)
     ax.xaxis.set_major_locator(matplotlib_module("ticker").FixedLocator(list(epsilons)))
     plain_ticks(ax.xaxis)
@@ -215,7 +215,7 @@ def plain_ticks(axis: Any) -> None:
 
 
 def matplotlib_module(module: str) -> Any:
-    """Import a module of matplotlib, or say how to install it."""
+    """Import a module of matplotlib, or raise an error that says how to install it."""
     try:
         return importlib.import_module(f"matplotlib.{module}")
     except ModuleNotFoundError as error:
@@ -235,7 +235,7 @@ Plane = TypeVar("Plane", bound="PlaneDisplay")
 
 
 class Display:
-    """A display in scikit-learn's manner: it holds numbers and draws them on axes."""
+    """Base of displays in scikit-learn's style, which hold numbers and draw them on axes."""
 
     ax_: Axes
     figure_: FigureBase
@@ -250,7 +250,7 @@ class Display:
         Returns
         -------
         display
-            This one.
+            This display.
 
         Raises
         ------
@@ -260,7 +260,7 @@ class Display:
         return self._drawn(ax)
 
     def _drawn(self: Drawn, ax: Axes | None, *what: Any) -> Drawn:
-        """Draw everything on the axes, or on new ones."""
+        """Draw everything on the given or new axes."""
         if ax is None:
             ax = matplotlib_module("pyplot").subplots(layout="compressed")[1]
         self.ax_, self.figure_ = ax, ax.figure
@@ -268,12 +268,12 @@ class Display:
         return self
 
     def _draw(self, ax: Axes, *what: Any) -> None:
-        """Everything on the axes."""
+        """Draw everything on the axes."""
         raise NotImplementedError
 
 
 class PlaneDisplay(Display):
-    """A display of the plane of two features, with public rows in it if there are any."""
+    """Base of displays of the plane of two features, with optional public rows."""
 
     # Labels.
     classes: NDArray[Any]
@@ -290,23 +290,22 @@ class PlaneDisplay(Display):
         Parameters
         ----------
         X : array-like of shape (n_samples, 2) or None, default=None
-            Public rows to be drawn too.
+            Public rows to draw too.
         y : array-like of shape (n_samples,) or None, default=None
-            Their labels.
+            Labels of the rows.
         ax : matplotlib Axes or None, default=None
 
         Returns
         -------
         display
-            This one.
+            This display.
 
         Raises
         ------
         ImportError
             matplotlib is missing.
         InvalidParameterError
-            Rows of more or less than two features, or labels that are not one of the classes for
-            each.
+            Rows do not have two features, or labels are not one of the classes for each row.
         """
         return self._drawn(ax, *_public_rows(X, y, self.classes))
 
@@ -314,12 +313,12 @@ class PlaneDisplay(Display):
 def _public_rows(
     X: ArrayLike | None, y: ArrayLike | None, classes: NDArray[Any]
 ) -> tuple[Array | None, NDArray[np.int64] | None]:
-    """Return the rows to draw and the numbers of their classes; None without rows.
+    """Return the rows to draw and their class indices; None without rows.
 
     Raises
     ------
     InvalidParameterError
-        Rows of more or less than two features, or labels that are not one of the classes for each.
+        Rows do not have two features, or labels are not one of the classes for each row.
     """
     if X is None:
         if y is not None:

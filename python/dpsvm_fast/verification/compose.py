@@ -310,7 +310,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
     return losses, masses
 
 
-# A lower bound of delta, for verification: a list of events leaks at least as much as each of them.
+# A lower bound on delta, for verification: a list of events leaks at least as much as each of them.
 #
 # Gaussian sums, zCDP events and noise in objectives contain Gaussian mechanisms: of an objective,
 # the
@@ -335,7 +335,7 @@ def least_gaussian(law: str, n_scores: int, sigma: float, *, replace_one: bool) 
 
 
 def least_delta_of(choice: Choice, epsilon: float) -> float:
-    """Return a lower bound of delta for the events of one record."""
+    """Return a lower bound on delta for the events of one record."""
     squares = [*choice.squares, *(2.0 * rho for rho in choice.rho)]
     for event in choice.objectives:
         mu = least_gaussian(event.law, event.n_scores, event.sigma, replace_one=choice.replace_one)
@@ -395,7 +395,7 @@ def _least_of_steps(
     return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * neighbour * (1.0 + slack)))
 
 
-# A claim may be below the recomputed bound of delta by this share: what is confirmed holds up to a
+# A claim may be below the recomputed bound on delta by this share: what is confirmed holds up to a
 # ten-millionth of delta. Some bounds exceed the truth by as much.
 ALLOWANCE = 1e-7
 # Numbers of steps with a record, and thresholds, of a test that refutes.
@@ -528,11 +528,11 @@ def _delta(
     """Return delta of one choice without distances; curves are refined near the given epsilon."""
     leak = choice.leak
     left = (enough - leak) / (1.0 - leak) if leak < 1.0 else 0.0
-    rest = _rest(choice, epsilon, near, quickly=quickly, enough=max(left, 0.0))
+    rest = _delta_of_finite_losses(choice, epsilon, near, quickly=quickly, enough=max(left, 0.0))
     return leak + (1.0 - leak) * min(1.0, rest)
 
 
-def _rest(
+def _delta_of_finite_losses(
     choice: Choice,
     epsilon: float,
     near: float | None,
@@ -559,18 +559,18 @@ def _rest(
             return _with_responses(event, epsilon, losses, masses)
     if choice.sampled or bool(choice.rho) + len(choice.curved) > MAX_AT_ONCE:
         curves = _curves(choice, COSTLY_FALL)
-        bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
+        bounds.append(_delta_by_transforms(choice, curves, epsilon, quickly, enough))
         return min(bounds)
     curves = _curves(choice, FIRST_FALL)
     if near is not None:
-        curves = _looked_at(choice, curves, near)
+        curves = _refined_curves(choice, curves, near)
     if not (others or choice.pure) and len(curves) == 1:
         bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
         return min(bounds)
     outcomes = responses(choice.pure)
     laws = [curve.atoms() for curve in curves]
     if outcomes[0].size * math.prod(law[0].size for law in laws) > MAX_ATOMS:
-        bounds.append(_tilted(choice, curves, epsilon, quickly, enough))
+        bounds.append(_delta_by_transforms(choice, curves, epsilon, quickly, enough))
     else:
         bounds.append(_of_curves(laws, outcomes, choice.mu, epsilon))
     return min(bounds)
@@ -588,7 +588,7 @@ def _with_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses
     return float(found * (1.0 + ROUNDING))
 
 
-def _tilted(
+def _delta_by_transforms(
     choice: Choice,
     curves: list[Curve],
     epsilon: float,
@@ -615,7 +615,7 @@ def _curves(choice: Choice, fall: float) -> list[Curve]:
     return curves + [_curve(event, fall, choice.reach) for event in choice.curved]
 
 
-def _looked_at(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
+def _refined_curves(choice: Choice, curves: list[Curve], epsilon: float) -> list[Curve]:
     """Return the curves with more points where they affect delta at ``epsilon``."""
     # The source of each curve and its resolution; nothing for costly ones.
     functions: list[tuple[Callable[[float], float], float] | None] = []

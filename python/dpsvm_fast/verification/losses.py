@@ -145,7 +145,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 
 def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
-    r"""Return an upper bound of :math:`E (1 - e^{-t (a + z)})_+` at each a, z standard normal."""
+    r"""Return an upper bound on :math:`E (1 - e^{-t (a + z)})_+` at each a, z standard normal."""
     below = np.minimum(a, 0.0)
     mills = _mills(-below)
     above = np.maximum(a, 0.0)
@@ -584,7 +584,7 @@ CURVE_ROUNDING = 1e-12
 
 
 class Curve:
-    """Upper bound of delta at any real epsilon, in both directions.
+    """Upper bound on delta at any real epsilon, in both directions.
 
     Parameters
     ----------

@@ -517,7 +517,7 @@ def _own_class(u: Array, setting: _Setting) -> tuple[Array, Array]:
 
 
 def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
-    """Return values and masses of a bound on Xi's law by rows of w, and cells with the cap.
+    """Yield rows of w with values and masses of a bound on Xi's law, and cells with the cap.
 
     A constant c removes c^2 T from the sum of n - 1 independent terms and leaves (2 T (1 - c) -
     gap)_+^2 / (4 T); the other form has terms half as large, with c = 0 and no constant. The one

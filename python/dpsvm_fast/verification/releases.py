@@ -599,7 +599,7 @@ def _loss_problems(statement: PrivacyStatement) -> list[str]:
     known = statement.loss == "none" or lipschitz_of(statement.loss, 2) is not None
     if known and trained == (statement.loss != "none"):
         return []
-    return [f"loss {statement.loss!r} of what was {'' if trained else 'not '}trained"]
+    return [f"loss {statement.loss!r} does not fit a {'' if trained else 'non-'}trained release"]
 
 
 def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> list[str]:

@@ -68,7 +68,7 @@ NO_ARITHMETIC = "its numbers are too large or too small to compute with"
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of `verify`; true if the certificate is consistent and its guarantee holds.
+    """Result of ``verify``; true if the certificate is consistent and its guarantee holds.
 
     Parameters
     ----------
