@@ -23,7 +23,15 @@ from dpsvm_fast.accounting import (
     gaussian_delta,
     gaussian_sigma,
 )
-from dpsvm_fast.certificates import DistanceEvent, GaussianEvent, ParallelEvent, PureEvent
+from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.certificates import (
+    DistanceEvent,
+    GaussianEvent,
+    ParallelEvent,
+    PureEvent,
+    SubsampledGaussianEvent,
+    ZCDPEvent,
+)
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from oracles.ledgers import assert_refused, executed
@@ -49,6 +57,31 @@ def test_every_week_has_the_whole_budget_and_no_more() -> None:
         with pytest.raises(BudgetExceededError, match=week):
             ledger.for_periods(week).spend(PureEvent(1e-3, A))
     assert len(ledger.history) == 4
+
+
+def test_two_periods_of_many_are_looked_at_closely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A total over many different histories takes no longer than over two, and still holds."""
+    ledger = PrivacyLedger(2.0, 1e-5, periods=WEEKS)
+    spends = {
+        week: [SubsampledGaussianEvent(1.0, 1e-3, 900, A), ZCDPEvent(1e-4 + 1e-10 * k, A)]
+        for k, week in enumerate(WEEKS)
+    }
+    for week, events in spends.items():
+        for event in events:
+            ledger.for_periods(week).spend(event)
+    closely, ask = [], Composition.epsilon
+
+    def asked(one: Composition, delta: float, *, quick: bool = False) -> float:
+        closely.append(quick)
+        return ask(one, delta, quick=quick)
+
+    monkeypatch.setattr(Composition, "epsilon", asked)
+    total = ledger.total()[0]
+    assert closely.count(False) == 2
+    assert max(composed_epsilon(events, 1e-5) for events in spends.values()) <= total <= 2.0
+    closely.clear()
+    few = ledger.for_periods("W1", "W2").total()[0]
+    assert few == max(composed_epsilon(spends[week], 1e-5) for week in ("W1", "W2"))
 
 
 def test_a_window_is_charged_to_each_of_its_periods() -> None:

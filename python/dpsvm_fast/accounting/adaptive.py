@@ -180,6 +180,10 @@ class AdaptiveComposition:
             return basic
         return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), div_down(1.0, mu)))
 
+    def is_shown_simply(self, epsilon: float, delta: float) -> bool:
+        """Return whether the filter shows (epsilon, delta)."""
+        return self.epsilon(delta) <= epsilon
+
     def remaining(self, *, quick: bool = False) -> float:
         """Return the largest epsilon of a pure event that still fits, the same if ``quick``."""
         size, limits = self._size, self._limits

@@ -1240,6 +1240,11 @@ class Composition:
         """Return whether all events together are shown to stay within the budget."""
         return totals_fit(self._totals, *self._most)
 
+    def is_shown_simply(self, epsilon: float, delta: float) -> bool:
+        """Return whether basic composition shows (epsilon, delta), at little cost."""
+        larger = (choice.changed(rounded_up) for choice in choices(self._totals))
+        return all(_is_shown_simply(choice, epsilon, delta) for choice in larger)
+
 
 def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
     """Return whether the events alone are proved to satisfy (epsilon, delta)."""

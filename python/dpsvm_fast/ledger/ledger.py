@@ -462,8 +462,9 @@ class PrivacyLedger:
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
-        With several periods, the largest of them. It is rounded up: for a budget that is fully
-        spent, by up to a relative 1e-9. It is valid for events whose sizes were fixed beforehand.
+        With several periods, the largest of them; periods beyond the two fullest may count as up to
+        the whole budget, to save time. It is rounded up: for a budget that is fully spent, by up to
+        a relative 1e-9. It is valid for events whose sizes were fixed beforehand.
         An adaptive ledger guarantees its budget; ``odometer`` bounds the loss at a moment that
         depends on results.
         """
@@ -473,7 +474,12 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            spent = _largest(lambda one, **how: one.epsilon(self.delta, **how), composed)
+            spent = _largest(
+                lambda one, **how: one.epsilon(self.delta, **how),
+                composed,
+                lambda one, epsilon: one.is_shown_simply(epsilon, self.delta),
+                self.epsilon,
+            )
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
@@ -829,15 +835,30 @@ def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Co
     return found
 
 
-def _largest(ask: Callable[..., float], composed: Compositions) -> float:
-    """Return the largest answer; where a quick bound is below it, nobody asks more closely."""
-    # Periods with different histories take a part of a second each.
+# Periods whose answer is computed closely: with different histories each takes up to a second.
+CLOSE_LOOKS = 2
+
+
+def _largest(
+    ask: Callable[..., float],
+    composed: Compositions,
+    is_shown: Callable[[AnyComposition, float], bool] = lambda *_: False,
+    most: float = math.inf,
+) -> float:
+    """Return the largest answer, which is known to be at most ``most``, or a little more.
+
+    Nobody asks closely where a quick bound or ``is_shown`` says that an answer is no larger.
+    """
     bounds = [(ask(one, quick=True), one) for one in set(composed.values())]
-    found = -math.inf
+    found, looks = -math.inf, 0
     for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
         if bound <= found:
             break
-        found = max(found, ask(one))
+        if looks and is_shown(one, found):
+            continue
+        if looks == CLOSE_LOOKS:
+            return max(found, min(bound, most))
+        found, looks = max(found, ask(one)), looks + 1
     return found
 
 
