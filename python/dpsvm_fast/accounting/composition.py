@@ -23,10 +23,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -198,7 +199,38 @@ def totals_delta(totals: Totals, epsilon: float) -> float:
 
 def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
     """Return an upper bound of the smallest epsilon at ``delta``; a ``quick`` one may be larger."""
-    return max(_choice_epsilon(choice, delta, quick=quick) for choice in choices(totals))
+    asked = partial(_choice_epsilon, delta=delta)
+    if quick:
+        return max(asked(choice, quick=True) for choice in choices(totals))
+    return largest(asked, choices(totals))
+
+
+def largest(
+    ask: Callable[..., float],
+    subjects: Collection[Any],
+    *,
+    is_shown: Callable[[Any, float], bool] = lambda *_: False,
+    looks: float = math.inf,
+    most: float = math.inf,
+) -> float:
+    """Return the largest answer about some subjects, known to be at most ``most``.
+
+    Nobody asks closely where a quick bound or ``is_shown`` says that an answer is no larger. After
+    so many close ``looks`` the rest counts by its quick bounds.
+    """
+    if len(subjects) == 1:
+        return ask(*subjects)
+    bounds = [(ask(one, quick=True), one) for one in subjects]
+    found = -math.inf
+    for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
+        if bound <= found:
+            break
+        if found > -math.inf and is_shown(one, found):
+            continue
+        if not looks:
+            return max(found, min(bound, most))
+        found, looks = max(found, ask(one)), looks - 1
+    return found
 
 
 def _choice_delta(choice: Totals, epsilon: float) -> float:

@@ -15,15 +15,14 @@ import threading
 import uuid
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
 from dpsvm_fast.accounting.adaptive import AdaptiveComposition
-from dpsvm_fast.accounting.composition import Composition
+from dpsvm_fast.accounting.composition import Composition, largest
 from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import PrivacyEvent
@@ -122,6 +121,8 @@ Opened = TypeVar("Opened", bound="PrivacyLedger")
 Events = tuple[PrivacyEvent, ...]
 AnyComposition = Composition | AdaptiveComposition
 Compositions = dict[str, AnyComposition]
+# Periods whose epsilon is computed closely: with different histories each takes up to a second.
+CLOSE_LOOKS = 2
 Charges = list[tuple[PrivacyEvent, tuple[str, ...]]]
 
 
@@ -474,11 +475,12 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
-            spent = _largest(
+            spent = largest(
                 lambda one, **how: one.epsilon(self.delta, **how),
-                composed,
-                lambda one, epsilon: one.is_shown_simply(epsilon, self.delta),
-                self.epsilon,
+                set(composed.values()),
+                is_shown=lambda one, epsilon: one.is_shown_simply(epsilon, self.delta),
+                looks=CLOSE_LOOKS,
+                most=self.epsilon,
             )
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
@@ -491,7 +493,7 @@ class PrivacyLedger:
         """
         with self._whole._lock:
             composed = self._current()
-        return -_largest(lambda one, **how: -one.remaining(**how), composed)
+        return -largest(lambda one, **how: -one.remaining(**how), set(composed.values()))
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
@@ -832,33 +834,6 @@ def with_more(known: Compositions, more: Mapping[str, list[PrivacyEvent]]) -> Co
             composed = made[key] = copy.copy(known[name])
             composed.add(*events)
         found[name] = composed
-    return found
-
-
-# Periods whose answer is computed closely: with different histories each takes up to a second.
-CLOSE_LOOKS = 2
-
-
-def _largest(
-    ask: Callable[..., float],
-    composed: Compositions,
-    is_shown: Callable[[AnyComposition, float], bool] = lambda *_: False,
-    most: float = math.inf,
-) -> float:
-    """Return the largest answer, which is known to be at most ``most``, or a little more.
-
-    Nobody asks closely where a quick bound or ``is_shown`` says that an answer is no larger.
-    """
-    bounds = [(ask(one, quick=True), one) for one in set(composed.values())]
-    found, looks = -math.inf, 0
-    for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
-        if bound <= found:
-            break
-        if looks and is_shown(one, found):
-            continue
-        if looks == CLOSE_LOOKS:
-            return max(found, min(bound, most))
-        found, looks = max(found, ask(one)), looks + 1
     return found
 
 
