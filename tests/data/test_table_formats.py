@@ -164,7 +164,7 @@ def test_wrong_cells_of_typed_columns(tmp_path: Path, name: str) -> None:
 
     assert "row 2, column 'age': a missing value" in refused(age=[1.0, None])
     assert "row 1, column 'age': a missing value" in refused(age=[float("nan"), 1.0])
-    assert "row 2, column 'age': not a finite number" in refused(age=[1.0, 1e200])
+    assert "row 2, column 'age': not a finite single-precision number" in refused(age=[1.0, 1e200])
     assert "row 2, column 'work': a value outside" in refused(work=["p", "s3cr3t"])
     assert "row 1, column 'work': a missing value" in refused(work=[None, "p"])
     assert "row 2, column 'y': a label that is not one" in refused(y=["no", "s3cr3t"])

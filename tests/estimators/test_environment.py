@@ -386,7 +386,7 @@ def test_shapes_beyond_any_memory_are_errors() -> None:
     """More than 2**31 rows or columns, products beyond 2**63: nothing spent, no process ended."""
     lines = run(SHAPES)
     assert len(lines) == 5 * len(MAIN)
-    refusals = ("MemoryError", "ValueError", "InvalidParameterError", "TypeError")
+    refusals = ("MemoryError", "ValueError", "InvalidParameterError", "InvalidTypeError")
     assert all(line[1] in refusals for line in lines), lines
     assert all(line[2:] == ["0", "0"] for line in lines), lines
 

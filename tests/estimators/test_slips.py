@@ -80,12 +80,12 @@ MISTAKES: dict[str, tuple[Callable[[PrivacyLedger], Any], type[Exception], str |
         InvalidParameterError,
         "steps",
     ),
-    "gaps": (lambda b: svc(ledger=b).fit(GAPS, Y), ValueError, None),
-    "a column of text": (lambda b: svc(ledger=b).fit(PEOPLE, Y), ValueError, None),
+    "gaps": (lambda b: svc(ledger=b).fit(GAPS, Y), InvalidParameterError, "X"),
+    "a column of text": (lambda b: svc(ledger=b).fit(PEOPLE, Y), InvalidParameterError, "X"),
     "a label that is not declared": (
         lambda b: svc(ledger=b).fit(X, np.where(X[:, 0] > 0, "a", "c")),
-        ValueError,
-        None,
+        InvalidParameterError,
+        "y",
     ),
     "bounds that lack a column": (
         lambda b: svc(ledger=b, bounds={"age": (0, 100)}).fit(NUMBERS, Y),
