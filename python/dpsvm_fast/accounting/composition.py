@@ -210,13 +210,10 @@ def largest(
     subjects: Collection[Any],
     *,
     is_shown: Callable[[Any, float], bool] = lambda *_: False,
-    looks: float = math.inf,
-    most: float = math.inf,
 ) -> float:
-    """Return the largest answer about some subjects, known to be at most ``most``.
+    """Return the largest answer about some subjects.
 
-    Nobody asks closely where a quick bound or ``is_shown`` says that an answer is no larger. After
-    so many close ``looks`` the rest counts by its quick bounds.
+    Nobody asks closely where a quick bound or ``is_shown`` says that an answer is no larger.
     """
     if len(subjects) == 1:
         return ask(*subjects)
@@ -225,11 +222,8 @@ def largest(
     for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
         if bound <= found:
             break
-        if found > -math.inf and is_shown(one, found):
-            continue
-        if not looks:
-            return max(found, min(bound, most))
-        found, looks = max(found, ask(one)), looks - 1
+        if found == -math.inf or not is_shown(one, found):
+            found = max(found, ask(one))
     return found
 
 

@@ -121,8 +121,6 @@ Opened = TypeVar("Opened", bound="PrivacyLedger")
 Events = tuple[PrivacyEvent, ...]
 AnyComposition = Composition | AdaptiveComposition
 Compositions = dict[str, AnyComposition]
-# Periods whose epsilon is computed closely: with different histories each takes up to a second.
-CLOSE_LOOKS = 2
 Charges = list[tuple[PrivacyEvent, tuple[str, ...]]]
 
 
@@ -463,9 +461,8 @@ class PrivacyLedger:
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
-        With several periods, the largest of them; periods beyond the two fullest may count as up to
-        the whole budget, to save time. It is rounded up: for a budget that is fully spent, by up to
-        a relative 1e-9. It is valid for events whose sizes were fixed beforehand.
+        With several periods, the largest of them. It is rounded up: for a budget that is fully
+        spent, by up to a relative 1e-9. It is valid for events whose sizes were fixed beforehand.
         An adaptive ledger guarantees its budget; ``odometer`` bounds the loss at a moment that
         depends on results.
         """
@@ -479,8 +476,6 @@ class PrivacyLedger:
                 lambda one, **how: one.epsilon(self.delta, **how),
                 set(composed.values()),
                 is_shown=lambda one, epsilon: one.is_shown_simply(epsilon, self.delta),
-                looks=CLOSE_LOOKS,
-                most=self.epsilon,
             )
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
