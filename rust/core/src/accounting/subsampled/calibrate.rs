@@ -13,9 +13,11 @@ use crate::runtime::interrupt::Interrupt;
 /// Relative width at which an epsilon is found.
 const WIDTH: f64 = 1e-13;
 
-/// Relative width at which a noise multiplier is found, and where the grid is as large as it may be.
+/// Relative width at which a noise multiplier is found, where the grid is as large as it may be,
+/// and where there was much work.
 const NOISE_WIDTH: f64 = 4e-6;
 const WIDE: f64 = 3e-4;
+const WIDEST: f64 = 2e-2;
 
 /// Most points at which the grid of an answer is asked.
 const MOST_FINE: usize = 3;
@@ -32,12 +34,17 @@ const MOST_STEPS: usize = 30;
 const USUAL_STEPS: usize = 6;
 
 /// Grids, in those of a search, after which no closer noise is looked for; twice as many where
-/// nothing near is known. After the second number every question gets one grid.
+/// nothing near is known. After `MUCH_WORK` the search is content with `WIDEST`, after `MORE_WORK`
+/// with the last stride; after the last number every question gets one grid.
 const MOST_WORK: u32 = 16;
+const MUCH_WORK: u32 = 24;
+const MORE_WORK: u32 = 36;
 const MOST_WORK_OF_ALL: u32 = 48;
 
-/// A larger grid shows at most that much more, relative.
+/// A larger grid shows at most that much more, relative; and the log of how far epsilon is missed
+/// where no closer noise is looked for that keeps delta alone.
 const FINER: f64 = 5e-2;
+const MUCH: f64 = 0.3;
 
 /// Where a noise that should be enough is not: least and largest first step to a larger one, the
 /// power of the noise with which epsilon falls at least there, and most steps.
@@ -45,6 +52,23 @@ const LEAST_STRIDE: f64 = 1e-15;
 const MOST_STRIDE: f64 = 1e-2;
 const FALL: f64 = 8.0;
 const MOST_STRIDES: u32 = 8;
+
+/// What is left of an interval, halved while it `is_wide`, around where `enough` begins to hold.
+fn halved(
+    (mut low, mut high): (f64, f64),
+    is_wide: impl Fn(f64, f64) -> bool,
+    enough: impl Fn(f64) -> Result<bool>,
+) -> Result<(f64, f64)> {
+    while is_wide(low, high) {
+        let middle = 0.5 * (low + high);
+        if enough(middle)? {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    Ok((low, high))
+}
 
 /// The least epsilon >= 0, to within rounding, at which the decreasing `curve` is at most
 /// `target`; infinity when there is none.
@@ -60,15 +84,9 @@ pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f
             return Ok(f64::INFINITY);
         }
     }
-    while high - low > WIDTH * high && high > f64::MIN_POSITIVE {
-        let middle = 0.5 * (low + high);
-        if curve(middle)? <= target {
-            high = middle;
-        } else {
-            low = middle;
-        }
-    }
-    Ok(high)
+    let is_wide = |low, high| high - low > WIDTH * high && high > f64::MIN_POSITIVE;
+    let enough = |epsilon| Ok(curve(epsilon)? <= target);
+    Ok(halved((low, high), is_wide, enough)?.1)
 }
 
 /// Log of what was found over what was wanted, positive exactly where it is more.
@@ -150,26 +168,19 @@ impl Wanted<'_> {
     /// Log of a noise that is enough as rare joins are counted; infinite where joins are not rare.
     fn by_joins(&self) -> Result<f64> {
         let enough = |log_noise: f64| -> Result<bool> {
+            self.interrupt.check()?;
             let steps = self.steps(libm::exp(log_noise));
             Ok(joined::delta(steps, self.epsilon, self.replace_one)? <= self.delta)
         };
-        let (mut low, mut high) = (libm::log(LEAST_NOISE), libm::log(MOST_NOISE));
+        let (low, high) = (libm::log(LEAST_NOISE), libm::log(MOST_NOISE));
         if !enough(high)? {
             return Ok(f64::INFINITY);
         }
         if enough(low)? {
             return Ok(low);
         }
-        while high - low > 0.1 * NOISE_WIDTH {
-            self.interrupt.check()?;
-            let middle = 0.5 * (low + high);
-            if enough(middle)? {
-                high = middle;
-            } else {
-                low = middle;
-            }
-        }
-        Ok(high)
+        let is_wide = |low, high| high - low > 0.1 * NOISE_WIDTH;
+        Ok(halved((low, high), is_wide, enough)?.1)
     }
 
     /// Root of the estimate, and its slope there.
@@ -179,21 +190,16 @@ impl Wanted<'_> {
             low = high;
             high += 3.0;
         }
-        while high - low > 1e-3 {
-            let middle = 0.5 * (low + high);
-            if self.estimate(middle)? > 0.0 {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
+        let enough = |log_noise| Ok(self.estimate(log_noise)? <= 0.0);
+        (low, high) = halved((low, high), |low, high| high - low > 1e-3, enough)?;
         let (left, right) = (self.estimate(low - 0.01)?, self.estimate(high + 0.01)?);
         let slope = (right - left) / (high - low + 0.02);
         Ok((0.5 * (low + high), slope.min(-1e-3)))
     }
 
-    /// A noise multiplier that is enough, and hardly more.
-    fn search(&self) -> Result<f64> {
+    /// A noise that is enough for delta, and hardly more, and true; or one that is far from enough
+    /// for epsilon, and false.
+    fn search(&self) -> Result<(f64, bool)> {
         let (mut at, mut slope) = self.guess()?;
         let least = libm::log(LEAST_NOISE);
         let (mut low, mut high) = (f64::NEG_INFINITY, self.by_joins()?);
@@ -221,16 +227,26 @@ impl Wanted<'_> {
             }
             last = Some((at, excess));
             let step = (-excess / slope).clamp(-2.0, 2.0);
-            let usual = if limited { WIDE } else { NOISE_WIDTH };
+            let usual = if !limited {
+                NOISE_WIDTH
+            } else if self.work.get() < MUCH_WORK {
+                WIDE
+            } else {
+                WIDEST
+            };
             let width = usual * libm::exp2(number.saturating_sub(USUAL_STEPS) as f64);
             let found = high - low <= width || (limited && (-width..=0.0).contains(&step));
             let is_worth_more = high.is_infinite() || self.is_worth_more(high - low);
             if limited && coarse && is_worth_more && (found || step.abs() < NEAR) {
-                // The grid of an answer shows more.
-                coarse = false;
-                low = f64::NEG_INFINITY;
-                last = None;
                 at = if found { high } else { (at + step).min(high) }.max(least);
+                let (noise, work) = (libm::exp(at), self.work.get());
+                let epsilon = self.ask(true, self.steps(noise), Question::Delta(self.delta))?;
+                if above(epsilon.value, self.epsilon) > MUCH {
+                    return Ok((noise, false));
+                }
+                self.work.set(work);
+                // The grid of an answer shows more.
+                (coarse, low, last) = (false, f64::NEG_INFINITY, None);
                 continue;
             }
             fine += usize::from(!coarse);
@@ -246,18 +262,27 @@ impl Wanted<'_> {
             }
             at = next.max(least);
         }
-        Ok(libm::exp(high))
+        Ok((libm::exp(high), true))
+    }
+
+    /// How far the proven epsilon is above the target, or where it is not, how far delta.
+    fn lacking(&self, noise: f64) -> Result<f64> {
+        let missing = self.missing(noise)?;
+        if missing > 0.0 {
+            return Ok(missing);
+        }
+        Ok(self.excess(noise, true)?.0)
     }
 
     /// The first of ever larger noises that keeps both promises as they are computed.
-    fn enlarged(&self, mut noise: f64) -> Result<f64> {
+    fn enlarged(&self, (mut noise, keeps_delta): (f64, bool)) -> Result<f64> {
         let (mut stride, mut last) = (0.0, None);
         for number in 0.. {
-            let mut missing = self.missing(noise)?;
-            // The search ended where delta is kept.
-            if missing <= 0.0 && (number > 0 || self.rate == 1.0) {
-                missing = self.excess(noise, true)?.0;
-            }
+            let missing = if number == 0 && keeps_delta {
+                self.missing(noise)?
+            } else {
+                self.lacking(noise)?
+            };
             if missing <= 0.0 || noise >= MOST_NOISE {
                 break;
             }
@@ -276,7 +301,11 @@ impl Wanted<'_> {
             last = Some(missing);
             noise *= 1.0 + stride;
         }
-        Ok(noise)
+        let bracket = (noise / (1.0 + stride), noise);
+        let is_wide =
+            |low: f64, high: f64| high - low > WIDEST * low && self.work.get() < MORE_WORK;
+        let enough = |noise| Ok(self.lacking(noise)? <= 0.0);
+        Ok(halved(bracket, is_wide, enough)?.1)
     }
 }
 
@@ -314,12 +343,13 @@ pub fn noise_multiplier(
         interrupt,
         work: Cell::new(0),
     };
-    let noise = if sampling_rate == 1.0 {
+    let found = if sampling_rate == 1.0 {
         let relation = if replace_one { 2.0 } else { 1.0 };
         let root = relation * (n_steps as f64).sqrt();
-        gaussian::sigma(epsilon, delta)? * root * (1.0 + 4.0 * f64::EPSILON)
+        let noise = gaussian::sigma(epsilon, delta)? * root * (1.0 + 4.0 * f64::EPSILON);
+        (noise, false)
     } else {
         wanted.search()?
     };
-    wanted.enlarged(noise)
+    wanted.enlarged(found)
 }

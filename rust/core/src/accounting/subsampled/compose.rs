@@ -5,9 +5,12 @@
 //! window only adds to it; what lies above it is bounded and added. Proof and error bounds:
 //! `docs/proofs/accountant.md`, "Composition by tilted transforms".
 
+use std::cell::RefCell;
+use std::sync::Arc;
+
 use crate::numeric::transform_size::transform_size;
-use realfft::RealFftPlanner;
 use realfft::num_complex::Complex;
+use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 use crate::Result;
 use crate::accounting::subsampled::law::GridLaw;
@@ -21,6 +24,9 @@ const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
 
 /// Terms of the spectrum below `exp` of this are left out, and bounded.
 const NEGLIGIBLE: f64 = -80.0;
+
+/// Longest transform that is kept for the next composition: a few MB.
+const MOST_KEPT: usize = 1 << 19;
 
 /// The upper end of a composed law: `delta` as a function of epsilon.
 pub(super) struct Curve {
@@ -37,6 +43,8 @@ pub(super) struct Curve {
     drift: f64,
     /// Logarithm of what rounding may have taken off.
     error: f64,
+    /// Upper bound on `ln E exp(tilt loss)` of the finite masses, at the plan's tilt.
+    pub(super) log_moment: f64,
 }
 
 /// A law and how many times it is composed.
@@ -45,8 +53,9 @@ pub(super) type Part<'a> = (&'a GridLaw, f64);
 /// One law tilted and wrapped around the window, and what was taken out.
 struct Tilted {
     wrapped: Vec<f64>,
-    /// Logarithm of the sum before tilting.
+    /// Logarithm of the sum before tilting, and an upper bound on that of the true one.
     log_sum: f64,
+    log_moment: f64,
     /// Index of the mean.
     offset: i64,
     /// Bound on the relative error of an entry.
@@ -87,6 +96,11 @@ impl Logs {
         let far = law.loss(0).abs().max(law.loss(law.mass.len()).abs());
         4.0 * ULP * (tilt.abs() * far + self.sum.abs() + 16.0)
     }
+
+    /// Upper bound on `ln E exp(tilt loss)` of the finite masses.
+    fn moment(&self, law: &GridLaw, tilt: f64) -> f64 {
+        self.sum + self.error(law, tilt) + ULP * (law.mass.len() as f64 + 800.0)
+    }
 }
 
 fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Result<Tilted> {
@@ -111,6 +125,7 @@ fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Result<Tilted> {
     Ok(Tilted {
         wrapped,
         log_sum: logs.sum,
+        log_moment: logs.moment(law, tilt),
         offset,
         error: logs.error(law, tilt) + folds * ULP,
     })
@@ -188,6 +203,25 @@ impl Product {
     }
 }
 
+type Transforms = (Arc<dyn RealToComplex<f64>>, Arc<dyn ComplexToReal<f64>>);
+
+/// The transforms of a length. The last ones are kept: they take longer to make than to use.
+fn transforms(size: usize) -> Transforms {
+    thread_local!(static LAST: RefCell<Option<Transforms>> = const { RefCell::new(None) });
+    LAST.with_borrow_mut(|last| match last {
+        Some(made) if made.0.len() == size => made.clone(),
+        _ => {
+            let mut planner = RealFftPlanner::new();
+            let made = (
+                planner.plan_fft_forward(size),
+                planner.plan_fft_inverse(size),
+            );
+            *last = (size <= MOST_KEPT).then(|| made.clone());
+            made
+        }
+    })
+}
+
 /// The composition near the plan's epsilon.
 pub(super) fn compose(
     parts: &[Part<'_>],
@@ -197,15 +231,13 @@ pub(super) fn compose(
     let step = plan.step;
     let length = ((plan.top - plan.bottom) / step).ceil() as usize + 4;
     let size = transform_size(length, &[3, 5, 9]);
-    let mut planner = RealFftPlanner::<f64>::new();
-    let forward = planner.plan_fft_forward(size);
     let halvings = (size as f64).log2() + 2.0;
-    let backward = planner.plan_fft_inverse(size);
+    let (forward, backward) = transforms(size);
     let scratch = forward.get_scratch_len().max(backward.get_scratch_len());
     let mut scratch = memory::zeros(scratch)?;
     let mut spectrum = memory::zeros(forward.complex_len())?;
     let mut product = Product::new(spectrum.len())?;
-    let (mut log_scale, mut error, mut drift) = (0.0, 0.0, 0.0);
+    let (mut log_scale, mut log_moment, mut error, mut drift) = (0.0, 0.0, 0.0, 0.0);
     let mut offset = 0_i64;
     for &(law, times) in parts {
         interrupt.check()?;
@@ -217,6 +249,7 @@ pub(super) fn compose(
         interrupt.check()?;
         product.multiply(&spectrum, times, bound);
         log_scale += times * tilted.log_sum;
+        log_moment += times * tilted.log_moment;
         error += times * tilted.error;
         drift += times * law.drift;
         offset = (offset
@@ -243,7 +276,7 @@ pub(super) fn compose(
     let end = (first + size as i64) as f64 * step;
     let far = plan.tilt * (end - first as f64 * step) + plan.tilt * plan.centre.abs();
     error += 4.0 * ULP * (log_scale.abs() + far + size as f64 + 800.0);
-    let infinite = infinite_mass(parts)?;
+    let infinite = infinite_mass(parts);
     let above = infinite + mass_above(parts, plan.tilt_above, end)?;
     Ok(Curve {
         step,
@@ -254,25 +287,27 @@ pub(super) fn compose(
         above,
         drift,
         error,
+        log_moment,
     })
 }
 
 /// Upper bound on `ln E exp(tilt loss)` of the composition of the finite masses.
-fn log_moment(parts: &[Part<'_>], tilt: f64) -> Result<f64> {
+pub(super) fn log_moment(parts: &[Part<'_>], tilt: f64) -> Result<f64> {
     parts.iter().try_fold(0.0, |sum, (law, times)| {
-        let logs = Logs::new(law, tilt)?;
-        let n = law.mass.len() as f64;
-        Ok(sum + times * (logs.sum + logs.error(law, tilt) + ULP * (n + 800.0)))
+        Ok(sum + times * Logs::new(law, tilt)?.moment(law, tilt))
     })
 }
 
 /// Upper bound on the mass at infinity of the composition.
-pub(super) fn infinite_mass(parts: &[Part<'_>]) -> Result<f64> {
-    let sum: f64 = parts.iter().map(|(law, times)| times * law.infinite).sum();
-    if sum == 0.0 {
-        return Ok(0.0);
+pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
+    // Finite masses are rounded up: by what they are more than 1 together, the rest weighs more.
+    let (mut sum, mut log_total) = (0.0, 0.0);
+    for (law, times) in parts {
+        sum += times * law.infinite;
+        let log = libm::log(law.mass.iter().sum::<f64>().max(f64::MIN_POSITIVE));
+        log_total += times * (log + ULP * (4.0 * log.abs() + law.mass.len() as f64 + 800.0));
     }
-    Ok(sum * libm::exp(log_moment(parts, 0.0)?.clamp(0.0, 600.0)) * (1.0 + 1e-12))
+    sum * libm::exp(log_total.clamp(0.0, 600.0)) * (1.0 + 1e-12)
 }
 
 /// Upper bound on the finite mass whose loss is at least `end`.
@@ -291,14 +326,18 @@ pub(super) fn log_factor(tilt: f64) -> f64 {
     -tilt * libm::log1p(1.0 / tilt) - libm::log1p(tilt)
 }
 
-/// `ln delta` at `epsilon` from one exponential moment; valid for every tilt >= 0.
-pub(super) fn moment_bound(parts: &[Part<'_>], tilt: f64) -> Result<impl Fn(f64) -> f64 + use<>> {
+/// `ln delta` at `epsilon` from one [`log_moment`]; valid for every tilt >= 0.
+pub(super) fn moment_bound(
+    parts: &[Part<'_>],
+    tilt: f64,
+    log_moment: f64,
+) -> impl Fn(f64) -> f64 + use<> {
     let drift: f64 = parts.iter().map(|(law, times)| times * law.drift).sum();
-    let log = log_moment(parts, tilt)? + log_factor(tilt) + 1e-12;
-    Ok(move |epsilon: f64| {
+    let log = log_moment + log_factor(tilt) + 1e-12;
+    move |epsilon: f64| {
         let at = epsilon - drift;
         log - tilt * at + 8.0 * ULP * (log.abs() + tilt * at.abs())
-    })
+    }
 }
 
 impl Curve {

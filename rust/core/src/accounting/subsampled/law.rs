@@ -193,7 +193,8 @@ fn split(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
     }
     let (start, end, rest) = inside(pair, left, right, ends);
     let ahead = start - left;
-    let whole = pair.rise(left, right, pair.scaled(width));
+    let places = (pair.place(left), pair.place(right));
+    let whole = places.0.rise(&places.1, pair.scaled(width));
     let mut sum = Split::default();
     if whole <= 0.0 {
         // No double between the ends' ratios: all mass moves right.
@@ -203,8 +204,9 @@ fn split(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
         nodes(pair, start, end - start, |offset, weight| {
             let u = start + offset;
             let p = weight * pair.first_density(u);
-            let done = pair.rise(left, u, pair.scaled(ahead + offset));
-            let left_over = pair.rise(u, right, pair.scaled(width - ahead - offset));
+            let here = pair.place(u);
+            let done = places.0.rise(&here, pair.scaled(ahead + offset));
+            let left_over = here.rise(&places.1, pair.scaled(width - ahead - offset));
             sum.left += p * left_over;
             sum.right += p * done / (1.0 + done);
             all += p;
@@ -442,7 +444,9 @@ pub(super) fn hockey_stick(pair: &Pair, epsilon: f64) -> f64 {
         for [node, weight] in FINE {
             let offset = done + width * node;
             let u = lowered + offset;
-            let rise = pair.rise(lowered, u, pair.scaled(offset));
+            let rise = pair
+                .place(lowered)
+                .rise(&pair.place(u), pair.scaled(offset));
             sum += weight * width * pair.first_density(u) * rise / (1.0 + rise);
         }
         done += width;

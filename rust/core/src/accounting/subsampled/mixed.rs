@@ -1,7 +1,9 @@
 //! Any number of events composed, in both directions of the relation.
 
 use crate::Result;
-use crate::accounting::subsampled::compose::{Part, compose, infinite_mass, moment_bound};
+use crate::accounting::subsampled::compose::{
+    Part, compose, infinite_mass, log_moment, moment_bound,
+};
 use crate::accounting::subsampled::law::{Atoms, Directions, GridLaw, discretise};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::{
@@ -412,8 +414,9 @@ impl Composition {
 impl OneWay<'_> {
     /// Whether one exponential moment proves the answer to be at most `known`.
     fn is_below(&self, goal: Question, known: f64) -> Result<bool> {
-        let bound = moment_bound(&self.parts, self.plan.tilt)?;
-        let infinite = infinite_mass(&self.parts)? * (1.0 + 4.0 * ULP);
+        let tilt = self.plan.tilt;
+        let bound = moment_bound(&self.parts, tilt, log_moment(&self.parts, tilt)?);
+        let infinite = infinite_mass(&self.parts) * (1.0 + 4.0 * ULP);
         let (epsilon, delta) = match goal {
             Question::Epsilon(epsilon) => (epsilon, known),
             Question::Delta(delta) => (known, delta),
@@ -425,7 +428,7 @@ impl OneWay<'_> {
     fn answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<f64> {
         let curve = compose(&self.parts, &self.plan, interrupt)?;
         let tilt = self.plan.tilt;
-        let bound = moment_bound(&self.parts, tilt)?;
+        let bound = moment_bound(&self.parts, tilt, curve.log_moment);
         Ok(match goal {
             Question::Epsilon(epsilon) => {
                 let log = bound(epsilon);

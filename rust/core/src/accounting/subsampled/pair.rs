@@ -38,17 +38,50 @@ fn logistic(y: f64) -> f64 {
     1.0 / (1.0 + libm::exp(-y))
 }
 
-/// `logistic(y) (exp(d) - 1)` for `d >= 0`, without overflow of a factor.
-fn growth(y: f64, d: f64) -> f64 {
-    if d < LARGE {
-        return logistic(y) * libm::expm1(d);
+/// `logistic(y)`, which several rises share.
+#[derive(Clone, Copy)]
+struct Share {
+    y: f64,
+    logistic: f64,
+}
+
+impl Share {
+    fn new(y: f64) -> Self {
+        let logistic = logistic(y);
+        Self { y, logistic }
     }
-    let log_weight = if y < -LARGE {
-        y
-    } else {
-        -libm::log1p(libm::exp(-y))
-    };
-    libm::exp(d + log_weight)
+
+    /// `logistic(y) (exp(d) - 1)` for `d >= 0`, without overflow of a factor.
+    fn growth(self, d: f64) -> f64 {
+        if d < LARGE {
+            return self.logistic * libm::expm1(d);
+        }
+        let log_weight = if self.y < -LARGE {
+            self.y
+        } else {
+            -libm::log1p(libm::exp(-self.y))
+        };
+        libm::exp(d + log_weight)
+    }
+}
+
+/// A position with what the ratio of the laws rises by from there and, if a record is replaced, up
+/// to there.
+pub(super) struct Place {
+    from: Share,
+    to: Option<Share>,
+}
+
+impl Place {
+    /// `X(to) / X(self) - 1` where `to = self + z d`, `d >= 0`.
+    pub(super) fn rise(&self, to: &Self, d: f64) -> f64 {
+        let up = self.from.growth(d);
+        let Some(share) = to.to else {
+            return up;
+        };
+        let down = share.growth(d);
+        up + down + up * down
+    }
 }
 
 /// Density of the standard normal law.
@@ -210,14 +243,13 @@ impl Pair {
         logistic(a - self.half + self.log_odds)
     }
 
-    /// `X(to) / X(from) - 1` where `to = from + z d`, `d >= 0`.
-    pub(super) fn rise(&self, from: f64, to: f64, d: f64) -> f64 {
-        let up = growth(from * self.inverse - self.half + self.log_odds, d);
-        if !self.replace {
-            return up;
+    /// What [`Place::rise`] needs to know about `u`.
+    pub(super) fn place(&self, u: f64) -> Place {
+        let share = |u: f64| Share::new(u * self.inverse - self.half + self.log_odds);
+        Place {
+            from: share(u),
+            to: self.replace.then(|| share(-u)),
         }
-        let down = growth(-to * self.inverse - self.half + self.log_odds, d);
-        up + down + up * down
     }
 
     /// Bound on the terms that a position is the sum of, next to itself.
