@@ -41,6 +41,12 @@ const MUCH_WORK: u32 = 24;
 const MORE_WORK: u32 = 36;
 const MOST_WORK_OF_ALL: u32 = 48;
 
+/// Work of a fine question: two grids of a search or more, then one of the largest.
+const ONE_LARGEST: u32 = 6;
+
+/// Largest step to a smaller noise, in logs, where the last two show next to no slope.
+const MOST_DOWN: f64 = 0.7;
+
 /// A larger grid shows at most that much more, relative; and the log of how far epsilon is missed
 /// where no closer noise is looked for that keeps delta alone.
 const FINER: f64 = 5e-2;
@@ -141,6 +147,7 @@ impl Wanted<'_> {
 
     fn ask(&self, coarse: bool, steps: Subsampled, question: Question) -> Result<Answer> {
         let left = MOST_WORK_OF_ALL.saturating_sub(self.work.get()).max(1);
+        let left = if coarse { left } else { left.min(ONE_LARGEST) };
         let effort = Effort {
             coarse,
             most_work: Some(left),
@@ -226,7 +233,7 @@ impl Wanted<'_> {
                 }
             }
             last = Some((at, excess));
-            let step = (-excess / slope).clamp(-2.0, 2.0);
+            let step = (-excess / slope).clamp(-MOST_DOWN, 2.0);
             let usual = if !limited {
                 NOISE_WIDTH
             } else if self.work.get() < MUCH_WORK {
@@ -262,7 +269,7 @@ impl Wanted<'_> {
             }
             at = next.max(least);
         }
-        Ok((libm::exp(high), true))
+        Ok((libm::exp(high).max(LEAST_NOISE), true))
     }
 
     /// How far the proven epsilon is above the target, or where it is not, how far delta.

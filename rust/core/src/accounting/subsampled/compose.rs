@@ -25,8 +25,8 @@ const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
 /// Terms of the spectrum below `exp` of this are left out, and bounded.
 const NEGLIGIBLE: f64 = -80.0;
 
-/// Longest transform that is kept for the next composition: a few MB.
-const MOST_KEPT: usize = 1 << 19;
+/// Longest transform that is kept for the next composition: about 8 MB a thread.
+const MOST_KEPT: usize = 327_680;
 
 /// The upper end of a composed law: `delta` as a function of epsilon.
 pub(super) struct Curve {
@@ -300,7 +300,7 @@ pub(super) fn log_moment(parts: &[Part<'_>], tilt: f64) -> Result<f64> {
 
 /// Upper bound on the mass at infinity of the composition.
 pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
-    // Finite masses are rounded up: by what they are more than 1 together, the rest weighs more.
+    // The sum is a bound by itself; what the rounded masses are more than 1 goes on top.
     let (mut sum, mut log_total) = (0.0, 0.0);
     for (law, times) in parts {
         sum += times * law.infinite;

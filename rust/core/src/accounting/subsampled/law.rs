@@ -434,6 +434,7 @@ pub(super) fn hockey_stick(pair: &Pair, epsilon: f64) -> f64 {
     let at = pair.position(epsilon);
     // So far to the left that the loss there is at most epsilon.
     let lowered = at - 16.0 * ULP * (at.abs() + pair.shift());
+    let place = pair.place(lowered);
     let (_, top) = pair.ends(1e-300);
     let mut sum = 0.0;
     let mut done = 0.0;
@@ -444,9 +445,7 @@ pub(super) fn hockey_stick(pair: &Pair, epsilon: f64) -> f64 {
         for [node, weight] in FINE {
             let offset = done + width * node;
             let u = lowered + offset;
-            let rise = pair
-                .place(lowered)
-                .rise(&pair.place(u), pair.scaled(offset));
+            let rise = place.rise(&pair.place(u), pair.scaled(offset));
             sum += weight * width * pair.first_density(u) * rise / (1.0 + rise);
         }
         done += width;
