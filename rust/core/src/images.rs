@@ -185,7 +185,11 @@ impl<T: Tone> Kernel for Images<'_, '_, T> {
         let mut pixels = zeros(settings.inputs())?;
         let mut scratch = CellScratch::new(&settings)?;
         for (i, out) in (self.first..).zip(self.out.chunks_exact_mut(settings.outputs())) {
-            planes(self.rows, i, &settings, &mut pixels)?;
+            let (values, columns) = self.rows.stored(i);
+            match values {
+                Values::F64(x) => planes(x, columns, &settings, &mut pixels)?,
+                Values::F32(x) => planes(x, columns, &settings, &mut pixels)?,
+            }
             let size = settings.shape[0] * width;
             let cells = out.len() / settings.shape[2];
             for (plane, out) in pixels.chunks_exact(size).zip(out.chunks_exact_mut(cells)) {
@@ -200,31 +204,15 @@ impl<T: Tone> Kernel for Images<'_, '_, T> {
 
 /// The channels of an image one after the other, over its largest entry.
 #[inline(always)]
-fn planes<T: Tone>(
-    rows: &Rows<'_>,
-    i: usize,
-    settings: &ImageSettings,
-    pixels: &mut [T],
-) -> Result<()> {
-    let (values, columns) = rows.stored(i);
-    match values {
-        Values::F64(x) => scatter(x, |x| x, columns, settings, pixels),
-        Values::F32(x) => scatter(x, f64::from, columns, settings, pixels),
-    }
-}
-
-/// [`planes`] of stored values.
-#[inline(always)]
-fn scatter<T: Tone, V: Copy>(
+fn planes<T: Tone, V: Copy + Into<f64>>(
     values: &[V],
-    wide: impl Fn(V) -> f64,
     columns: Columns<'_>,
     settings: &ImageSettings,
     pixels: &mut [T],
 ) -> Result<()> {
     let (mut largest, mut poison) = (0.0_f64, 0.0_f64);
     for v in values {
-        let x = wide(*v);
+        let x: f64 = (*v).into();
         largest = largest.max(x.abs());
         poison += x * 0.0;
     }
@@ -239,7 +227,7 @@ fn scatter<T: Tone, V: Copy>(
             1 => column,
             _ => column % channels * size + column / channels,
         };
-        pixels[place] = T::near(wide(v) / unit);
+        pixels[place] = T::near(v.into() / unit);
     };
     match columns {
         Columns::All => values.iter().enumerate().for_each(|(c, v)| put(c, *v)),

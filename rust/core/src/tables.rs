@@ -362,15 +362,12 @@ impl CellReader {
             n_cells += 1;
             at = self.format.end(text, at + 1);
         }
-        let is_whole = n_cells == self.columns.len();
-        block.fault = Some((
-            column,
-            if is_whole {
-                fault
-            } else {
-                Fault::Cells(n_cells)
-            },
-        ));
+        let fault = if n_cells == self.columns.len() {
+            fault
+        } else {
+            Fault::Cells(n_cells)
+        };
+        block.fault = Some((column, fault));
         block
     }
 }

@@ -28,14 +28,7 @@ const FINE_COEFFICIENT_BITS: i32 = 26;
 /// The least power of two that is at least `x`, for a positive number.
 fn power_above(x: f64) -> f64 {
     let (mantissa, exponent) = libm::frexp(x);
-    libm::ldexp(
-        1.0,
-        if mantissa == 0.5 {
-            exponent - 1
-        } else {
-            exponent
-        },
-    )
+    libm::ldexp(1.0, exponent - i32::from(mantissa == 0.5))
 }
 
 /// Grid of the coefficients of sparse rows.

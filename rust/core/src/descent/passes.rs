@@ -812,18 +812,11 @@ impl<T: Precision> SparsePass<'_, T> {
                 *stretch = f64::from(centre.factor[i]);
             }
         }
-        let (scratch, ends) = (
-            &mut *self.scratch,
-            self.view.bias.iter().zip(&self.view.shift),
-        );
+        let scratch = &mut *self.scratch;
         let stretch = lanes(&scratch.stretch);
-        for (line, (bias, shift)) in scratch
-            .scores
-            .as_chunks_mut::<LEAF>()
-            .0
-            .iter_mut()
-            .zip(ends)
-        {
+        let lines = scratch.scores.as_chunks_mut::<LEAF>().0.iter_mut();
+        let ends = self.view.bias.iter().zip(&self.view.shift);
+        for (line, (bias, shift)) in lines.zip(ends) {
             let (bias, shift) = (bias.wide(), shift.wide());
             for at in 0..LEAF {
                 line[at] = T::near(stretch[at] * (line[at].wide() - shift) + bias);

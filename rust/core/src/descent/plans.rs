@@ -5,13 +5,13 @@ use crate::descent::leaves::{LEAF, plant};
 use crate::descent::passes::{DensePass, LeafScratch, Precision, Rule, SparsePass, View};
 use crate::descent::release::{COLUMNS_TOGETHER, Noise, Places, add_noise, for_each_exact};
 use crate::error::Result;
-use crate::layout::lines::Lines;
+use crate::layout::lines::{Lines, suited};
 use crate::layout::weights::WeightLayout;
 use crate::records::persons::Products;
 use crate::records::store::{ROW_GRID, RecordRows, Records};
-use crate::rows::sparse::{Blocks, SparseRows};
+use crate::rows::sparse::Blocks;
 use crate::runtime::memory::{reserve, resize};
-use crate::simd::{dispatch, dispatch_narrow};
+use crate::simd::dispatch;
 use std::ops::Range;
 
 /// The records of one step.
@@ -280,9 +280,6 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     }
 }
 
-/// Scores up to which lines of weights are short beside the widest vectors.
-const FEW_SCORES: usize = 8;
-
 /// Sparse rows one by one.
 pub struct SparseSummation<'r> {
     /// The records.
@@ -327,13 +324,7 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
     }
 
     fn touched(&self) -> usize {
-        let entries = match &self.records.rows {
-            RecordRows::Sparse(SparseRows { value, .. }) | RecordRows::Dense { value } => {
-                value.len()
-            }
-            RecordRows::Lifted(_) => 0,
-        };
-        let each = entries / self.records.label.len().max(1) + 1;
+        let each = self.records.n_stored() / self.records.len().max(1) + 1;
         // The sum is in double precision.
         3 * each * self.layout().padded_classes().max(4)
     }
@@ -378,9 +369,7 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
         let (each, pieces) = self.pieces(batch);
         let (pieces, persons) = parted(items, pieces);
         let end = batch.order.len().min(pieces.end * each);
-        let few = self.rule.loss.scores <= FEW_SCORES;
-        let run = if few { dispatch_narrow } else { dispatch };
-        run(SparsePass {
+        let pass = SparsePass {
             records: self.records,
             places: end.min(pieces.start * each)..end,
             persons: &batch.persons[persons],
@@ -392,7 +381,8 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
             view,
             sum,
             scratch,
-        })
+        };
+        suited(self.rule.loss.scores, pass)
     }
 }
 

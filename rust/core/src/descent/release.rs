@@ -183,16 +183,9 @@ mod tests {
     #[test]
     fn rescaling_rounds_to_nearest() {
         assert_eq!(rescaled(5, 3), 40);
-        assert_eq!(rescaled(40, -3), 5);
-        assert_eq!(rescaled(43, -3), 5);
-        assert_eq!(rescaled(44, -3), 6);
-        assert_eq!(rescaled(36, -3), 4);
-        assert_eq!(rescaled(-44, -3), -6);
-        assert_eq!(rescaled(-36, -3), -4);
-        for units in -40_i32..=40 {
+        for units in -44_i32..=44 {
             let exact = (f64::from(units) / 8.0).round_ties_even();
             assert_eq!(rescaled(i128::from(units), -3) as f64, exact);
         }
-        assert_eq!(rescaled(-43, -3), -5);
     }
 }

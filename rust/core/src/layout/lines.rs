@@ -9,7 +9,7 @@
 use crate::error::Result;
 use crate::layout::weights::{TypedRow, WeightLayout, moved};
 use crate::runtime::memory::{collected, zeros};
-use crate::simd::{Real, Simd};
+use crate::simd::{Kernel, Real, Simd, dispatch, dispatch_narrow};
 
 /// Numbers that are read past the last line of `b`, at most.
 pub const SPARE: usize = 16;
@@ -19,6 +19,18 @@ const CHAINS: usize = 4;
 pub const SHORT: usize = 24;
 /// Vectors of a line that are met at a time: more sums would not stay in the registers.
 const MAX_VECTORS: usize = 3;
+
+/// Numbers of a line up to which shorter vectors are faster: fewer lie in two lines of the cache.
+const FEW: usize = 8;
+
+/// Runs a kernel for lines of `stride` numbers; what it makes of them is the same with any vectors.
+pub fn suited<K: Kernel>(stride: usize, kernel: K) -> K::Output {
+    if stride <= FEW {
+        dispatch_narrow(kernel)
+    } else {
+        dispatch(kernel)
+    }
+}
 
 /// Bound on the number of roundings that a term of a sum over `entries` goes through.
 pub fn depth(entries: usize) -> f64 {

@@ -24,17 +24,13 @@ impl Cholesky {
     /// No memory.
     pub fn new(mut matrix: Vec<f64>, size: usize) -> Result<Option<Self>> {
         let spec = Spec::default();
-        let mut memory = room(llt::factor::cholesky_in_place_scratch::<f64>(
-            size,
-            Par::Seq,
-            spec,
-        ))?;
+        let request = llt::factor::cholesky_in_place_scratch::<f64>(size, Par::Seq, spec);
         let found = llt::factor::cholesky_in_place(
             // Row by row the upper triangle is, column by column, the lower one.
             MatMut::from_column_major_slice_mut(&mut matrix, size, size),
             llt::factor::LltRegularization::default(),
             Par::Seq,
-            MemStack::new(&mut memory),
+            MemStack::new(&mut room(request)?),
             spec,
         );
         let factor = matrix;

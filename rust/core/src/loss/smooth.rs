@@ -165,10 +165,8 @@ impl SmoothLoss {
         let argument = 4.0 * ROUNDOFF * (2.0 * largest_score + self.margin + self.smoothing);
         let largest = match self.kind {
             Kind::Softmax => 1.5,
-            Kind::Softplus | Kind::Huber => k.sqrt(),
-            Kind::Pairwise | Kind::PairwiseHuber => k,
-            Kind::MarginDistance => 1.0,
             Kind::Confidence | Kind::Correctness => self.margin,
+            _ => self.lipschitz(),
         };
         let inside = match self.kind {
             Kind::MarginDistance => {

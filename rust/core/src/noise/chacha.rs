@@ -78,7 +78,8 @@ impl Kernel for Keystream<'_> {
             input[13] = simd.partial_load_u32s(&high);
             let mut x = input;
             for _ in 0..DOUBLE_ROUNDS {
-                double_round(simd, &mut x);
+                quarter_rounds(simd, &mut x, 0);
+                quarter_rounds(simd, &mut x, 1);
             }
             let mut words = [[0; BATCH]; WORDS];
             for ((x, input), words) in x.iter().zip(&input).zip(&mut words) {
@@ -100,12 +101,6 @@ impl Kernel for Keystream<'_> {
         input = [simd.splat_u32s(0); WORDS];
         std::hint::black_box(&mut input);
     }
-}
-
-#[inline(always)]
-fn double_round<S: Simd>(simd: S, x: &mut [S::u32s; WORDS]) {
-    quarter_rounds(simd, x, 0);
-    quarter_rounds(simd, x, 1);
 }
 
 /// Four quarter rounds: on the columns (`shift` 0) or on the diagonals (`shift` 1) of the state.

@@ -136,16 +136,13 @@ const fn slots() -> [u8; 1 << SLOT_BITS] {
     let mut at = 0;
     let mut j = 0;
     while j < CELLS {
-        let (mut sure, mut edge) = (table[j].sure, table[j].edge);
-        while sure > 0 {
-            slots[at] = j as u8;
+        let Cell { sure, edge, .. } = table[j];
+        let mut piece = 0;
+        while piece < sure + edge {
+            let code = if piece < sure { j } else { SURE_CELLS + j };
+            slots[at] = code as u8;
             at += 1;
-            sure -= 1;
-        }
-        while edge > 0 {
-            slots[at] = (SURE_CELLS + j) as u8;
-            at += 1;
-            edge -= 1;
+            piece += 1;
         }
         j += 1;
     }

@@ -5,8 +5,7 @@
 //! sampler, one step for each fixed part of its array. Two different pairs never share a word.
 
 use crate::error::{Error, Result};
-use crate::noise::chacha;
-use crate::noise::chacha::{BATCH, BLOCK_BYTES, Block, WORDS};
+use crate::noise::chacha::{self, BATCH, BLOCK_BYTES, Block, WORDS};
 use rand::{Rng, TryRng};
 use std::convert::Infallible;
 use std::fmt;

@@ -211,19 +211,13 @@ struct Source<'s, 'a> {
 /// Some sparse rows, mapped apart from the others.
 #[derive(Default)]
 struct SparsePart {
-    first: usize,
-    end: usize,
+    range: Range<usize>,
     out: RowBuffer,
     start: Vec<usize>,
     norm: Vec<f32>,
 }
 
 impl Source<'_, '_> {
-    fn wave(&self) -> usize {
-        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
-        PART_ROWS * PARTS_PER_THREAD * threads
-    }
-
     fn dense(&mut self) -> Result<RecordRows> {
         let (rows, map) = (self.rows, self.map);
         let shape = (rows.n_rows(), map.columns());
@@ -237,8 +231,10 @@ impl Source<'_, '_> {
 
     /// Maps a wave at a time and joins its parts: no second copy of all rows.
     fn sparse(&mut self) -> Result<RecordRows> {
-        let (n, wave) = (self.rows.n_rows(), self.wave());
         let (rows, map) = (self.rows, self.map);
+        let n = rows.n_rows();
+        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
+        let wave = PART_ROWS * PARTS_PER_THREAD * threads;
         let mut all = RowBuffer::default();
         reserve(&mut self.norm, n)?;
         let mut start = with_capacity(n + 1)?;
@@ -254,8 +250,7 @@ impl Source<'_, '_> {
             let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
             let mut parts: Vec<SparsePart> = ends
                 .map(|first| SparsePart {
-                    first,
-                    end: n.min(first + PART_ROWS),
+                    range: first..n.min(first + PART_ROWS),
                     ..SparsePart::default()
                 })
                 .collect();
@@ -263,7 +258,7 @@ impl Source<'_, '_> {
                 dispatch(MapPart::sparse(
                     rows,
                     map,
-                    part.first..part.end,
+                    part.range.clone(),
                     &mut part.out,
                     &mut part.start,
                     &mut part.norm,

@@ -68,6 +68,7 @@ fn largest_magnitude<T: Copy + Into<F>, F: Float>(x: &[T]) -> F {
     // In lanes, so that the compiler can vectorise; NaN and infinity times 0 are NaN.
     let mut lanes = [F::ZERO; 8];
     let mut poison = [F::ZERO; 8];
+    let larger = |a: F, b: F| if b > a { b } else { a };
     let chunks = x.chunks_exact(8);
     for (lane, x) in chunks.remainder().iter().enumerate() {
         let x: F = (*x).into();
@@ -77,11 +78,7 @@ fn largest_magnitude<T: Copy + Into<F>, F: Float>(x: &[T]) -> F {
     for chunk in chunks {
         for lane in 0..8 {
             let x: F = chunk[lane].into();
-            lanes[lane] = if x.abs() > lanes[lane] {
-                x.abs()
-            } else {
-                lanes[lane]
-            };
+            lanes[lane] = larger(lanes[lane], x.abs());
             poison[lane] += x * F::ZERO;
         }
     }
@@ -89,7 +86,6 @@ fn largest_magnitude<T: Copy + Into<F>, F: Float>(x: &[T]) -> F {
     if poison != F::ZERO {
         return poison;
     }
-    let larger = |a, b| if b > a { b } else { a };
     lanes.into_iter().fold(F::ZERO, larger)
 }
 
@@ -129,26 +125,6 @@ pub(crate) fn towards_zero(x: f64) -> f32 {
 mod tests {
     use super::{Scale, sum_of_squares, towards_zero};
     use crate::public_interface::toy::Toy;
-
-    #[test]
-    fn quantisation_never_grows() {
-        for x in [
-            0.1,
-            -0.1,
-            1.0,
-            1.0 + 1e-9,
-            -3.7e-20,
-            1e-46,
-            0.0,
-            -0.0,
-            0.999_999_999,
-        ] {
-            let q = f64::from(towards_zero(x));
-            assert!(q.abs() <= x.abs() && q * x >= 0.0);
-            assert!((q - x).abs() <= x.abs() * 1.2e-7 || q == 0.0);
-        }
-        assert_eq!(towards_zero(1e-46), 0.0);
-    }
 
     /// The row's norm, summed without rounding that matters, never exceeds the bound.
     #[test]
@@ -266,13 +242,13 @@ mod tests {
         }
     }
 
-    /// The ends and a spread of each binade.
+    /// Zero, and the ends and a spread of each binade.
     // Proof: output_perturbation, "Inexact minimiser"
     #[test]
     fn rounding_to_single_precision_never_grows() {
         let ends =
             (0..255_u32).flat_map(|e| (e << 23..).take(3).chain((((e + 1) << 23) - 3..).take(2)));
-        breakpoints(ends.filter(|w| (1..0x7f7f_ffff).contains(w)));
+        breakpoints(ends.filter(|w| *w < 0x7f7f_ffff));
         breakpoints((1..0x7f7f_ffff).step_by(65_521));
     }
 
@@ -280,6 +256,6 @@ mod tests {
     #[test]
     #[ignore = "a minute: for the nightly run"]
     fn rounding_to_single_precision_never_grows_anywhere() {
-        breakpoints(1..0x7f7f_ffff);
+        breakpoints(0..0x7f7f_ffff);
     }
 }

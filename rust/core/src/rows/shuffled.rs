@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::rows::sparse::SparseRows;
 use crate::rows::view::{Row, RowBuffer, Rows};
 use crate::runtime::interrupt::{Interrupt, Never, poll};
-use crate::runtime::memory::{append_sparing, copied, counted, reserve, with_capacity};
+use crate::runtime::memory::{append_sparing, collected, copied, reserve, with_capacity};
 use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, dispatch};
 use rand::SeedableRng;
@@ -68,7 +68,7 @@ impl<'a> Store<'a> {
     ) -> Result<(Self, Vec<u32>)> {
         let n = rows.n_rows();
         let count = u32::try_from(n).map_err(|_| Error::invalid("X", "more than 2^32 rows"))?;
-        let mut order = counted(count)?;
+        let mut order = collected(0..count)?;
         order.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
         // The rows lie in random order, so the first ones are a fair sample of the density. Only
         // the layout and the room reserved depend on it.

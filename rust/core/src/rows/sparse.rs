@@ -71,8 +71,8 @@ impl SparseRows {
         if let Some(known) = self.longest.get() {
             return Ok(known);
         }
-        let rows = 0..self.lengths().len();
-        let made = collected(rows.map(|i| longest(self.row(i))))?;
+        let largest = |row: Row<'_>| row.value.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+        let made = collected((0..self.lengths().len()).map(|i| largest(self.row(i))))?;
         Ok(self.longest.get_or_init(|| made))
     }
 
@@ -158,11 +158,4 @@ impl SparseRows {
             by_column: (0..n).step_by(rows).map(block).collect::<Result<_>>()?,
         })
     }
-}
-
-/// The largest magnitude of an entry.
-fn longest(row: Row<'_>) -> f32 {
-    row.value
-        .iter()
-        .fold(0.0, |longest, x| longest.max(x.abs()))
 }

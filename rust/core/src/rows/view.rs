@@ -92,11 +92,7 @@ impl RowBounds {
     /// The exponent `e` of the scaling `2^e` with `2^(e-1) < row_norm <= 2^e`.
     pub fn exponent(&self) -> i32 {
         let (mantissa, exponent) = libm::frexp(self.row_norm());
-        if mantissa == 0.5 {
-            exponent - 1
-        } else {
-            exponent
-        }
+        exponent - i32::from(mantissa == 0.5)
     }
 
     fn check(&self) -> Result<()> {
@@ -124,6 +120,11 @@ impl<'a> Row<'a> {
         let column = move |at: usize| self.index.get(at).map_or(at, |j| *j as usize);
         let values = self.value.iter().enumerate();
         values.map(move |(at, x)| (column(at), *x))
+    }
+
+    /// Writes the entries to their columns in `out`.
+    pub(crate) fn spread(self, out: &mut [f64]) {
+        self.entries().for_each(|(j, x)| out[j] = f64::from(x));
     }
 }
 

@@ -73,16 +73,6 @@ pub fn resize<T: Clone + Default>(vec: &mut Vec<T>, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// The numbers `0..len`.
-///
-/// # Errors
-/// [`Error::OutOfMemory`].
-pub fn counted(len: u32) -> Result<Vec<u32>> {
-    let mut vec = with_capacity(len as usize)?;
-    vec.extend(0..len);
-    Ok(vec)
-}
-
 /// What an iterator of known length gives.
 ///
 /// # Errors

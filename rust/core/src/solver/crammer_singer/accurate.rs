@@ -10,6 +10,7 @@ use crate::numeric::ROUNDOFF;
 use crate::numeric::float::{two_fold_sum, two_sum};
 use crate::rows::view::Row;
 use crate::runtime::memory::filled;
+use crate::solver::crammer_singer::certificate::feasibility_error;
 use crate::solver::crammer_singer::problem::Problem;
 
 /// A score as an unevaluated sum of two numbers.
@@ -19,7 +20,7 @@ fn score<L: WeightLayout>(row: Row<'_>, layout: L, weights: &[f64], class: usize
 }
 
 /// Upper bound on the sum of the gaps of `rows` at `weights`, whose largest class norm is at most
-/// `longest`. A row misses the simplex by at most `miss(c, C)` in the 1-norm.
+/// `longest`. A row misses the simplex by at most [`feasibility_error`] in the 1-norm.
 ///
 /// # Errors
 /// No memory.
@@ -30,7 +31,6 @@ pub fn gap<L: WeightLayout>(
     longest: f64,
     dual: &[f64],
     rows: &[u32],
-    miss: impl Fn(&[f64], f64) -> f64,
 ) -> Result<f64> {
     let classes = problem.classes;
     let mut buffer = problem.store.buffer()?;
@@ -56,7 +56,7 @@ pub fn gap<L: WeightLayout>(
         let length = (row.value.len() + classes) as f64 + 8.0;
         let eta = 4.0 * length * length * ROUNDOFF * ROUNDOFF * (longest + 1.0);
         // As in the certificate: the miss is laid where it costs least.
-        let miss = miss(c, cost);
+        let miss = feasibility_error(c, cost);
         let (mut sum, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
         for k in 0..classes {
             let behind = difference(scores[best], scores[k]).max(0.0);

@@ -17,7 +17,7 @@ use crate::layout::lines::{Lines, SHORT};
 use crate::layout::weights::WeightLayout;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{collected, copied, counted, filled, mapped, with_capacity, zeros};
+use crate::runtime::memory::{collected, copied, filled, mapped, with_capacity, zeros};
 use crate::simd::{Real, dispatch};
 use crate::solver::crammer_singer::certificate::{Certificate, certify};
 use crate::solver::crammer_singer::end_game::crossover;
@@ -206,7 +206,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     /// Stage 1. Returns the last estimate of the gap, and whether it was given up.
     fn rough(&mut self, limit: u64, target: f64, interrupt: &dyn Interrupt) -> Result<(f64, bool)> {
         let mut weights = zeros::<f32>(self.layout.stored())?;
-        let mut active = counted(self.problem.len() as u32)?;
+        let mut active = collected(0..self.problem.len() as u32)?;
         let mut gap = f64::INFINITY;
         let mut rounds = Vec::with_capacity(ROUGH_ROUNDS);
         for _ in 0..ROUGH_ROUNDS {

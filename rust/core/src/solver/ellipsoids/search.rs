@@ -156,7 +156,9 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
         let right = mapped(&point.residual, |r| -r)?;
         let mut residual = frames.enter(&right)?;
         let mut step = zeros(residual.len())?;
-        let goal = self.forcing(point) * point.norm;
+        // The relative residual at which the step counts as solved.
+        let forcing = (0.3 * self.objective.target / point.norm).clamp(1e-4, LOOSEST);
+        let goal = forcing * point.norm;
         let mut conjugate = copied(&residual)?;
         let mut moved = zeros(residual.len())?;
         weigh(&share, &residual, &mut moved);
@@ -190,12 +192,6 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
             }
         }
         frames.leave(&step)
-    }
-
-    /// Relative residual at which a Newton step counts as solved.
-    fn forcing(&self, point: &EllipsoidPoint) -> f64 {
-        let enough = 0.3 * self.objective.target / point.norm;
-        enough.clamp(1e-4, LOOSEST)
     }
 
     /// Accelerated projected gradients until the residual is halved.

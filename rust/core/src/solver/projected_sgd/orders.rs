@@ -2,7 +2,7 @@
 
 use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{counted, with_capacity};
+use crate::runtime::memory::{collected, with_capacity};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -18,7 +18,7 @@ pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) ->
     let all = u64::from(n_rows).saturating_mul(epochs);
     let message = format_args!("{all} places in all, expected at most {MOST_ORDERED}");
     require(all <= MOST_ORDERED, "n_epochs", message)?;
-    let mut places = counted(n_rows)?;
+    let mut places = collected(0..n_rows)?;
     // As the store orders the rows.
     places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     let mut passes = Orders::new(n_rows, seed)?;
@@ -26,12 +26,8 @@ pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) ->
     // Without rows any number of passes is empty.
     for _ in 0..if n_rows == 0 { 0 } else { epochs } {
         interrupt.check()?;
-        ordered.extend(
-            passes
-                .next_pass()
-                .iter()
-                .map(|place| places[*place as usize]),
-        );
+        let pass = passes.next_pass().iter();
+        ordered.extend(pass.map(|place| places[*place as usize]));
     }
     Ok(ordered)
 }
@@ -53,7 +49,7 @@ impl Orders {
         // Another stream than the one that ordered the store.
         generator.set_stream(1);
         Ok(Self {
-            order: counted(n_rows)?,
+            order: collected(0..n_rows)?,
             generator,
             fresh: true,
         })

@@ -84,8 +84,7 @@ impl RowSpace {
         let mut entries = matrix(n, columns)?;
         let mut buffer = store.buffer()?;
         for (at, out) in entries.chunks_exact_mut(columns).enumerate() {
-            let entries = store.row(at, &mut buffer).entries();
-            entries.for_each(|(column, x)| out[column] = f64::from(x));
+            store.row(at, &mut buffer).spread(out);
         }
         let mut gram = matrix(n, n)?;
         f64::times_transposed(&entries, &entries, &mut gram, (n, columns, n));

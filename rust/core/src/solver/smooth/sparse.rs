@@ -5,15 +5,14 @@
 //! from the most frequent one on: the weights that most entries meet stay in the cache.
 
 use crate::error::Result;
-use crate::layout::lines::{SPARE, depth, weighted_sum};
+use crate::layout::lines::{SPARE, depth, suited, weighted_sum};
 use crate::linalg::gemm::Product;
 use crate::rows::shuffled::Store;
 use crate::rows::sparse::SparseRows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
-use crate::simd::dot;
-use crate::simd::{Kernel, Simd, add_scaled, dispatch, dispatch_narrow};
+use crate::simd::{Kernel, Simd, add_scaled, dot};
 use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, RowSample};
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -98,18 +97,6 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
                 column_cuts: cuts(d, stride, column)?,
             },
         })
-    }
-}
-
-/// Numbers of a line up to which shorter vectors are faster: fewer lie in two lines of the cache.
-const FEW: usize = 8;
-
-/// Runs a kernel for lines of `stride` numbers; its results are the same with any vectors.
-fn suited<K: Kernel>(stride: usize, kernel: K) -> K::Output {
-    if stride <= FEW {
-        dispatch_narrow(kernel)
-    } else {
-        dispatch(kernel)
     }
 }
 
@@ -290,20 +277,16 @@ impl Passes for SparsePasses<'_, '_> {
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
-        let (map, room) = (
-            Gradient(pass.problem),
-            (&mut *self.double, &mut *self.states),
-        );
+        let map = Gradient(pass.problem);
+        let room = (&mut *self.double, &mut *self.states);
         let sizes = self.lines.coefficients(pass, weights, &map, room)?;
         self.lines.sums(pass, &self.double, (0.0, &[]), total)?;
         Ok(sizes)
     }
 
     fn product(&mut self, pass: Pass<'_>, v: &[f32], image: &mut [f32]) -> Result<f64> {
-        let (map, room) = (
-            Hessian(pass.problem),
-            (&mut *self.single, &mut *self.states),
-        );
+        let map = Hessian(pass.problem);
+        let room = (&mut *self.single, &mut *self.states);
         self.lines.coefficients(pass, v, &map, room)?;
         let ridge = pass.rows.share * pass.problem.lambda;
         self.lines.sums(pass, &self.single, (ridge, v), image)

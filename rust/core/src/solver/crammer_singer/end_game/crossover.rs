@@ -48,14 +48,6 @@ fn own_steps(c: &[f64]) -> usize {
     free.saturating_sub(1)
 }
 
-/// A positive coordinate of a row with several.
-#[derive(Clone, Copy)]
-struct Entry {
-    /// Where its `c` is in the duals.
-    at: usize,
-    class: usize,
-}
-
 /// Moves `dual` (row-major, the rows `set` of the problem) until the free coordinates determine
 /// the step that leaves the weights. `gradient` holds the derivative of the objective in each.
 ///
@@ -88,15 +80,10 @@ pub fn reduce(
     empty(problem, set, &batch, dual, gradient, interrupt)
 }
 
-/// The positive entries of row `i`.
-fn free_entries(problem: &Problem<'_>, dual: &[f64], i: usize) -> impl Iterator<Item = Entry> {
+/// Where the positive entries of row `i` are in the duals.
+fn free_entries(problem: &Problem<'_>, dual: &[f64], i: usize) -> impl Iterator<Item = usize> {
     let first = i * problem.classes;
-    (0..problem.classes)
-        .map(move |class| Entry {
-            at: first + class,
-            class,
-        })
-        .filter(|entry| dual[entry.at] > 0.0)
+    (first..first + problem.classes).filter(|at| dual[*at] > 0.0)
 }
 
 /// Follows every step of the free entries of the rows `batch` that moves no weight to a bound.
@@ -110,7 +97,7 @@ fn empty(
 ) -> Result<()> {
     let count = |i: &usize| free_entries(problem, dual, *i).count();
     let most = batch.iter().map(count).sum();
-    let mut entries: Vec<Entry> = with_capacity(most)?;
+    let mut entries: Vec<usize> = with_capacity(most)?;
     // Elementary steps: from a row's first free entry to another of its own.
     let mut moves: Vec<(usize, usize)> = with_capacity(most)?;
     let mut images: Vec<Vec<f64>> = with_capacity(most)?;
@@ -118,14 +105,10 @@ fn empty(
         let row = whole_row(problem, set[*i] as usize)?;
         let first = entries.len();
         entries.extend(free_entries(problem, dual, *i));
+        let class = |at: usize| entries[at] % problem.classes;
         for at in first + 1..entries.len() {
             moves.push((first, at));
-            images.push(image(
-                problem,
-                &row,
-                entries[first].class,
-                entries[at].class,
-            )?);
+            images.push(image(problem, &row, class(first), class(at))?);
         }
     }
     let mut steps = null_steps(images, &moves, entries.len(), interrupt)?;
@@ -134,7 +117,7 @@ fn empty(
         let slope: f64 = step
             .iter()
             .zip(&entries)
-            .map(|(s, entry)| s * gradient[entry.at])
+            .map(|(s, entry)| s * gradient[*entry])
             .sum();
         if slope < 0.0 {
             for s in &mut step {
@@ -153,22 +136,20 @@ fn empty(
         }
     }
     for i in batch {
-        settle(
-            &mut dual[i * problem.classes..][..problem.classes],
-            problem.cost_of(set[*i] as usize),
-        );
+        let c = &mut dual[i * problem.classes..][..problem.classes];
+        settle(c, problem.cost_of(set[*i] as usize));
     }
     Ok(())
 }
 
 /// Moves along `step` until the first entry reaches 0, and returns which.
-fn follow(step: &[f64], entries: &[Entry], dual: &mut [f64]) -> Option<usize> {
+fn follow(step: &[f64], entries: &[usize], dual: &mut [f64]) -> Option<usize> {
     let size = step.iter().fold(0.0, |size: f64, s| size.max(s.abs()));
     let mut first: Option<(usize, f64)> = None;
     for (at, (s, entry)) in step.iter().zip(entries).enumerate() {
         // An entry that hardly moves must not become a pivot.
         if *s < -ZERO * size {
-            let length = -dual[entry.at] / s;
+            let length = -dual[*entry] / s;
             if first.is_none_or(|(_, least)| length < least) {
                 first = Some((at, length));
             }
@@ -176,9 +157,9 @@ fn follow(step: &[f64], entries: &[Entry], dual: &mut [f64]) -> Option<usize> {
     }
     let (bound, length) = first?;
     for (s, entry) in step.iter().zip(entries) {
-        dual[entry.at] = (dual[entry.at] + length * s).max(0.0);
+        dual[*entry] = (dual[*entry] + length * s).max(0.0);
     }
-    dual[entries[bound].at] = 0.0;
+    dual[entries[bound]] = 0.0;
     Some(bound)
 }
 
@@ -186,10 +167,7 @@ fn follow(step: &[f64], entries: &[Entry], dual: &mut [f64]) -> Option<usize> {
 fn whole_row(problem: &Problem<'_>, at: usize) -> Result<Vec<f64>> {
     let mut buffer = problem.store.buffer()?;
     let mut row = zeros(problem.columns)?;
-    let stored = problem.store.row(at, &mut buffer);
-    stored
-        .entries()
-        .for_each(|(column, value)| row[column] = f64::from(value));
+    problem.store.row(at, &mut buffer).spread(&mut row);
     Ok(row)
 }
 
@@ -369,14 +347,9 @@ mod tests {
         let mut number = || f64::from(rng.random_range(-4_i8..5));
         let factors: Vec<Vec<f64>> = (0..9).map(|_| (0..3).map(|_| number()).collect()).collect();
         let base: Vec<Vec<f64>> = (0..3).map(|_| (0..6).map(|_| number()).collect()).collect();
-        let columns: Vec<Vec<f64>> = factors
-            .iter()
-            .map(|f| {
-                (0..6)
-                    .map(|i| (0..3).map(|b| f[b] * base[b][i]).sum())
-                    .collect()
-            })
-            .collect();
+        let entry = |f: &[f64], i: usize| (0..3).map(|b| f[b] * base[b][i]).sum::<f64>();
+        let column = |f: &Vec<f64>| (0..6).map(|i| entry(f, i)).collect::<Vec<_>>();
+        let columns: Vec<Vec<f64>> = factors.iter().map(column).collect();
         let mut reduced = columns.clone();
         let basis = eliminate(&mut reduced, &Never).unwrap();
         assert_eq!(basis.len(), 3);

@@ -184,7 +184,8 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
     fn point(&mut self, dual: &[f64], target: f64, interrupt: &dyn Interrupt) -> Result<Found> {
         let (mut least, mut idle) = (f64::INFINITY, 0);
         loop {
-            let found = self.project(dual, interrupt)?;
+            let sigma = self.problem.cost / self.width;
+            let found = self.pass(dual, Some(sigma), interrupt)?;
             let off = self.off(&found)?;
             let close = INEXACT * (self.width * found.moved / self.problem.cost).sqrt();
             let mismatch = self.mismatch(&found)?;
@@ -201,7 +202,6 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             let mut direction = mapped(&gradient, |g| -g)?;
             let rows = mapped(&found.free, |at| self.near[*at as usize])?;
             let system = System::new(self.problem, self.layout, interrupt);
-            let sigma = self.problem.cost / self.width;
             let free = (&rows[..], &found.start[..], &found.classes[..]);
             if !system.solve(free, &[sigma], 1.0, &mut direction)? {
                 return Ok(found);
@@ -290,10 +290,6 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
     fn objective(&self, found: &Found) -> f64 {
         let weights = self.far.iter().zip(&found.image).map(|(f, v)| f + v);
         self.far_value + found.value - 0.5 * weights.map(|v| v * v).sum::<f64>()
-    }
-
-    fn project(&self, dual: &[f64], interrupt: &dyn Interrupt) -> Result<Found> {
-        self.pass(dual, Some(self.problem.cost / self.width), interrupt)
     }
 
     /// `work` on blocks of `rows` rows: a function of the problem alone, so are the sums over them.

@@ -137,8 +137,7 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
         let mut buffer = self.problem.store.buffer()?;
         for (i, out) in rows.iter().zip(dense.chunks_exact_mut(d)) {
             let row = self.problem.store.row(*i as usize, &mut buffer);
-            row.entries()
-                .for_each(|(column, value)| out[column] = f64::from(value));
+            row.spread(out);
         }
         Ok(dense)
     }
