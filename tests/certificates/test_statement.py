@@ -316,6 +316,17 @@ def test_an_edited_word_is_refused_or_reported_as_unchecked(kind: Kind, share: i
         assert harmless(replaced(document, path, PERSON), PERSON), path
 
 
+@pytest.mark.parametrize("kind", QUICK, ids=" ".join)
+def test_a_unit_of_persons_is_refused_or_reported_as_unchecked(kind: Kind) -> None:
+    try:
+        # With all that follows: assumptions, theorem and protected unit are those of persons.
+        changed = dataclasses.replace(statement_of(*kind), unit="person")
+    except ValueError:
+        return
+    result = verify(changed)
+    assert not result.ok or told(result, "unit: person")
+
+
 @by_day(EACH_FORMAT, 3)
 def test_verify_and_schema_refuse_what_is_not_read(kind: Kind, share: int) -> None:
     document = document_of(kind)

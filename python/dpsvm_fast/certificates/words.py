@@ -332,6 +332,9 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
         What to say before each; of a step of a pipeline.
     """
     found = [f"version of dpsvm_fast: {statement.library_version}"]
+    if statement.unit == "person":
+        # The same noise protects a row or a person: it depends on what was clipped.
+        found.append("unit: person")
     if hasattr(statement, "random_source"):
         found.append(f"source of the noise: {statement.random_source}")
     if getattr(statement, "mechanism", "") in ("private_linear", "private_kernel"):

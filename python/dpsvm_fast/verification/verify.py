@@ -59,8 +59,8 @@ TOO_MUCH_WORK = "it is not recomputed: that takes far longer than for any certif
 
 NOT_SHOWN = (
     "Recomputation cannot show that the noise was drawn as stated and without a seed, that nothing "
-    "else was released from these rows, that rows were clipped as stated, or that what is assumed "
-    "public is public."
+    "else was released from these rows, that rows were clipped and grouped by person as stated, or "
+    "that what is assumed public is public."
 )
 
 NO_ARITHMETIC = "its numbers are too large or too small to compute with"
@@ -144,7 +144,7 @@ class Policy(Record):
     adjacency : tuple of {"add_remove", "replace_one"}, default=()
         Accepted neighbouring relations; empty accepts both.
     unit : tuple of {"row", "person", "party"}, default=()
-        Accepted units; empty accepts all.
+        Accepted units, as stated by the maker; empty accepts all.
     exact_noise : bool, default=False
         Whether all noise must be drawn exactly, not in floating point.
     forbidden_caveats : tuple of str, default=()
