@@ -229,6 +229,7 @@ def exact_pair(point: Point, *, by_verify: bool) -> Look:
 # Scores of each law; sums over many pairs of scores take a hundred times as long.
 LAWS_OF_SCORES: dict[str, dict[str, tuple[int, ...]]] = {
     "softmax": {"softmax": (2, 3, 4, 10)},
+    "softmax of many": {"softmax": (100, 1000, 10_000)},
     "logistic": {"logistic": (1, 2, 4)},
     "huber": {"huber": (1, 4)},
     "Weston-Watkins": {"weston_watkins": (2,)},
