@@ -289,7 +289,8 @@ fn exactly<S: Staircase>(x: u64, strip: Height, v: u64) -> (Option<bool>, bool) 
             // The place and the height in turns.
             ends[(read + 1) % 2]
         });
-        assert_eq!(read, 2 * digits.len());
+        // One of each is enough: no corner is that close to the density.
+        assert!(read == 2 * digits.len() && digits.len() <= 1);
         (below, read > 0)
     };
     let (below, open) = ask([0, 0]);
@@ -334,8 +335,8 @@ fn the_exact_comparison_is_right_for_all_small_edges() {
     let settled = exact_comparison::<Middle>(left_open);
     assert_eq!(settled, (Tally::right(173_605, 43_127), 0));
 
-    type Slipped = Coarse<{ slip::NO_WIDE_ERROR }>;
-    let (tally, wrong_corners) = exact_comparison::<Slipped>(|_, _, _| true);
+    let slipped = exact_comparison::<Coarse<{ slip::NO_WIDE_ERROR }>>;
+    let (tally, wrong_corners) = slipped(|_, _, _| true);
     assert!(tally.wrong + wrong_corners > 0, "{tally:?}");
 }
 
@@ -450,6 +451,7 @@ fn wrong_tail_points<S: Staircase, Right: Staircase>(digits: u64) -> (usize, usi
     let place_bits = Right::CELL_BITS + Right::PART_BITS;
     let limit = u64::from(Right::LIMIT) << Right::POSITION_BITS;
     let mut x = (S::CELLS as u64) << S::CELL_BITS;
+    let last = (1 << (S::SLOT_BITS + 1 + S::CELL_BITS)) - 1;
     let (mut wrong, mut positions) = (0, 0);
     for part in 0..Right::LIMIT << (Right::WIDTH_BITS - Right::PART_BITS) {
         for place in 0..1 << place_bits {
@@ -462,7 +464,7 @@ fn wrong_tail_points<S: Staircase, Right: Staircase>(digits: u64) -> (usize, usi
                     ],
                     rest: digits,
                 };
-                let point = tail_point::<S, _>(&mut Spare::new(&mut script));
+                let point = point::<S, _>(last, &mut Spare::new(&mut script));
                 point.is_some_and(|point| {
                     wrong += usize::from(point.x != x.into());
                     true
