@@ -20,6 +20,7 @@ mod noise_half_normal;
 mod noise_karney;
 mod noise_poisson_batch;
 mod noise_selection;
+mod noise_small_staircases;
 mod noise_streams;
 mod noise_threads;
 mod numeric_float;

@@ -1,6 +1,6 @@
 //! The exact discrete Gaussian: its law piece by piece, deep comparisons, and draws.
 
-use dpsvm_core::noise::half_normal::{CELL_TABLE, CELLS, SLOTS, SURE_CELLS, TAIL};
+use dpsvm_core::noise::half_normal::{Shipped, Staircase};
 use dpsvm_core::noise::{DiscreteGaussian, Key, discrete_gaussian};
 use dpsvm_core::runtime::interrupt::Never;
 use rand::TryRng;
@@ -99,14 +99,14 @@ impl Words {
 }
 
 fn slot_of(code: u8) -> usize {
-    SLOTS.iter().position(|c| *c == code).unwrap()
+    Shipped::SLOTS.iter().position(|c| *c == code).unwrap()
 }
 
 /// Slots of each code.
 fn slots() -> BTreeMap<u8, f64> {
     let mut counts = BTreeMap::new();
-    for code in SLOTS {
-        *counts.entry(code).or_insert(0.0) += 1.0;
+    for code in Shipped::SLOTS {
+        *counts.entry(*code).or_insert(0.0) += 1.0;
     }
     counts
 }
@@ -117,7 +117,7 @@ fn weights(sigma: u64, parts: u32) -> BTreeMap<i64, f64> {
     let mut weights = BTreeMap::new();
     for (code, count) in slots() {
         let slot = slot_of(code);
-        if code == TAIL {
+        if code == Shipped::TAIL {
             // Part i has probability 2^-(i + 1), its places are eight times as many.
             for part in 0..parts {
                 for place in 0..8 * words.places {
@@ -172,7 +172,7 @@ fn the_pieces_have_the_law() {
 fn places_are_the_integers_of_a_cell() {
     for sigma in [33, 1000, (1 << 20) + 1, (1 << 40) - 1, 1 << 39] {
         let words = Words::new(sigma);
-        for code in [0, 1, 40, SURE_CELLS as u8 - 1] {
+        for code in [0, 1, 40, Shipped::SURE_CELLS as u8 - 1] {
             let first = (u64::from(code) * sigma).div_ceil(32);
             let end = ((u64::from(code) + 1) * sigma).div_ceil(32);
             for place in [0, 1, words.places - 2, words.places - 1] {
@@ -208,7 +208,7 @@ fn uneven_places_are_refused() {
     }
     assert_eq!(words.draw(&[slot]), None);
     // The tail has places of its own and is refused as often all the same.
-    let tail = words.word(slot_of(TAIL), 3);
+    let tail = words.word(slot_of(Shipped::TAIL), 3);
     let first = (129 * sigma).div_ceil(32) as i64;
     let rest = [0, u64::MAX / 528, 1 << 50];
     let drawn = |word| words.draw(&[word, rest[0], rest[1], rest[2]]);
@@ -225,7 +225,7 @@ fn zero_counts_once() {
         let word = words.word(slot_of(0), 0);
         assert_eq!(words.draw(&[word]), Some(0));
         assert_eq!(words.draw(&[word | 1 << 50]), None);
-        let edge = words.word(slot_of(SURE_CELLS as u8), 0);
+        let edge = words.word(slot_of(Shipped::SURE_CELLS as u8), 0);
         assert_eq!(words.draw(&[edge, 0]), Some(0));
         assert_eq!(words.draw(&[edge | 1 << 50, 0]), None);
     }
@@ -257,8 +257,8 @@ fn deep_comparisons_know_the_digits_of_the_density() {
     for (sigma, k, j, v, digits) in DEEP {
         let words = Words::new(sigma);
         let place = k - (j as u64 * sigma).div_ceil(32);
-        assert!(CELL_TABLE[j].edge > 0 && j < CELLS);
-        let first = words.word(slot_of((SURE_CELLS + j) as u8), place);
+        assert!(Shipped::CELL_TABLE[j].edge > 0 && j < Shipped::CELLS);
+        let first = words.word(slot_of((Shipped::SURE_CELLS + j) as u8), place);
         for n in 0..digits.len() {
             for (step, expected) in [(-1, Some(k as i64)), (1, None)] {
                 let mut script = vec![first, v];

@@ -1,10 +1,7 @@
 //! The staircase above the half-normal density, and the comparisons with the density.
 
 use dpsvm_core::noise::Key;
-use dpsvm_core::noise::half_normal::{
-    CELL_BITS, CELL_TABLE, CELLS, Cell, Height, POSITION_BITS, SLOTS, SURE_CELLS, TAIL, UNIT,
-    UNIT_BITS, below_density, below_edge,
-};
+use dpsvm_core::noise::half_normal::{Cell, Height, Shipped, Staircase, below_density, below_edge};
 use rand::{Rng, RngExt};
 
 /// `exp((j/32)^2 / 2)` lies between these two, in units of `2^-64`: the exponential series with
@@ -25,12 +22,12 @@ fn growth(j: usize) -> (u128, u128) {
 
 /// Whether `pieces` units lie under the density at the left end of cell `j`, for certain.
 fn lies_under(pieces: u64, j: usize) -> bool {
-    u128::from(pieces * UNIT) * growth(j).1 <= 1 << (64 + UNIT_BITS)
+    u128::from(pieces * Shipped::UNIT) * growth(j).1 <= 1 << (64 + Shipped::UNIT_BITS)
 }
 
 /// Whether `pieces` units reach the density at the left end of cell `j`, for certain.
 fn reaches(pieces: u64, j: usize) -> bool {
-    u128::from(pieces * UNIT) * growth(j).0 >= 1 << (64 + UNIT_BITS)
+    u128::from(pieces * Shipped::UNIT) * growth(j).0 >= 1 << (64 + Shipped::UNIT_BITS)
 }
 
 fn is_right(cell: &Cell, j: usize) -> bool {
@@ -41,7 +38,7 @@ fn is_right(cell: &Cell, j: usize) -> bool {
 // Proof: grid_gaussian
 #[test]
 fn the_staircase_encloses_the_density() {
-    for (j, cell) in CELL_TABLE.iter().enumerate() {
+    for (j, cell) in Shipped::CELL_TABLE.iter().enumerate() {
         assert!(is_right(cell, j), "{j}: {cell:?}");
         // And as closely as pieces of this height can: one more or less is wrong everywhere.
         let heavier = Cell {
@@ -59,7 +56,7 @@ fn the_staircase_encloses_the_density() {
 // Proof: grid_gaussian
 #[test]
 fn weights_one_percent_off_are_wrong() {
-    for (j, cell) in CELL_TABLE.iter().enumerate() {
+    for (j, cell) in Shipped::CELL_TABLE.iter().enumerate() {
         let cover = cell.sure + cell.edge;
         let more = cell.sure + cell.sure.div_ceil(100).max(1);
         let less = cover - cover.div_ceil(100);
@@ -70,7 +67,7 @@ fn weights_one_percent_off_are_wrong() {
 // Proof: grid_gaussian
 #[test]
 fn densities_are_within_their_bound() {
-    for (j, cell) in CELL_TABLE.iter().enumerate() {
+    for (j, cell) in Shipped::CELL_TABLE.iter().enumerate() {
         let (low, high) = growth(j);
         let value = u128::from(cell.density);
         assert!((value - (1 << 11)) * high <= 1 << 127, "{j}");
@@ -84,16 +81,25 @@ fn densities_are_within_their_bound() {
 #[test]
 fn slots_are_the_pieces() {
     let mut counts = [0; 256];
-    for code in SLOTS {
-        counts[usize::from(code)] += 1;
+    for code in Shipped::SLOTS {
+        counts[usize::from(*code)] += 1;
     }
-    for (j, cell) in CELL_TABLE.iter().enumerate() {
-        let sure = if j < SURE_CELLS { counts[j] } else { 0 };
-        assert_eq!((sure, counts[SURE_CELLS + j]), (cell.sure, cell.edge));
+    for (j, cell) in Shipped::CELL_TABLE.iter().enumerate() {
+        let sure = if j < Shipped::SURE_CELLS {
+            counts[j]
+        } else {
+            0
+        };
+        assert_eq!(
+            (sure, counts[Shipped::SURE_CELLS + j]),
+            (cell.sure, cell.edge)
+        );
     }
-    assert_eq!(counts[usize::from(TAIL)], 1);
-    assert_eq!(counts.iter().sum::<u64>(), SLOTS.len() as u64);
-    assert_eq!(CELL_TABLE.len(), CELLS);
+    assert_eq!(counts[usize::from(Shipped::TAIL)], 1);
+    assert_eq!(counts.iter().sum::<u64>(), Shipped::SLOTS.len() as u64);
+    assert_eq!((Shipped::CELLS, Shipped::SLOTS.len()), (129, 1 << 13));
+    // Piece, sign and place are all of a word.
+    assert_eq!(Shipped::SLOT_BITS + 1 + Shipped::CELL_BITS, u64::BITS);
 }
 
 /// Part 0 is high enough at its left end, and over a part the density at least halves, as the
@@ -101,20 +107,20 @@ fn slots_are_the_pieces() {
 // Proof: grid_gaussian
 #[test]
 fn the_tail_is_covered() {
-    let height = Height::tail(0);
+    let height = Height::tail::<Shipped>(0);
     assert_eq!((height.base, height.span), (0, 1));
-    assert!(u128::from(UNIT) * growth(CELLS).0 >= 1 << (64 + height.shift));
+    assert!(u128::from(Shipped::UNIT) * growth(Shipped::CELLS).0 >= 1 << (64 + height.shift));
     let mut halves = 0.0;
     let mut term = 1.0;
     for n in 1..20 {
         halves += term;
-        term *= CELLS as f64 / 128.0 / f64::from(n);
+        term *= Shipped::CELLS as f64 / 128.0 / f64::from(n);
     }
     assert!(halves > 2.7 && halves < 2.8);
     // Area: probability 2^-13 of the tail's piece, of which part i takes 2^-(i + 1).
-    let piece = UNIT as f64 / 2f64.powi(20) / 32.0;
+    let piece = Shipped::UNIT as f64 / 2f64.powi(20) / 32.0;
     for i in 0..50 {
-        let area = UNIT as f64 / 2f64.powi(Height::tail(i).shift as i32) / 4.0;
+        let area = Shipped::UNIT as f64 / 2f64.powi(Height::tail::<Shipped>(i).shift as i32) / 4.0;
         assert_eq!(area, piece / 2f64.powi(i as i32 + 1));
     }
 }
@@ -204,9 +210,9 @@ fn compare(crossing: &Crossing, v: u64, place: u32, digits: &[u32], after: u32) 
         }
         digits.get(read / 2 - 1).copied().unwrap_or(after)
     };
-    let x = u128::from(x) << CELL_BITS;
+    let x = u128::from(x) << Shipped::CELL_BITS;
     let mut place_digits = Vec::new();
-    let below = below_density(x, &mut place_digits, height, v, next);
+    let below = below_density::<Shipped>(x, &mut place_digits, height, v, next);
     assert!(place_digits.iter().all(|digit| *digit == place));
     assert_eq!(read, 2 * place_digits.len());
     (below, read / 2)
@@ -254,19 +260,23 @@ fn the_two_comparisons_agree() {
     let mut rng = Key::from_seed(31).task(0).stream(0);
     let (mut answered, mut open) = (0, 0);
     for i in 0..4000 {
-        let j = i % CELLS;
-        let cell = &CELL_TABLE[j];
-        let offset = rng.next_u64() >> (64 - CELL_BITS);
-        let x = (j as u64) << CELL_BITS | offset;
-        let place = x as f64 / 2f64.powi(POSITION_BITS as i32);
-        let pieces = (-place * place / 2.0).exp() * 2f64.powi(20) / UNIT as f64;
+        let j = i % Shipped::CELLS;
+        let cell = &Shipped::CELL_TABLE[j];
+        let offset = rng.next_u64() >> (64 - Shipped::CELL_BITS);
+        let x = (j as u64) << Shipped::CELL_BITS | offset;
+        let place = x as f64 / 2f64.powi(Shipped::POSITION_BITS as i32);
+        let pieces = (-place * place / 2.0).exp() * 2f64.powi(20) / Shipped::UNIT as f64;
         let crossing = (pieces - cell.sure as f64) / cell.edge as f64;
         let distance = (rng.next_u64() >> rng.random_range(0..60)) as i64;
         let v = ((crossing * 2f64.powi(64)) as u64).wrapping_add_signed(distance);
-        let exact = below_density(x.into(), &mut Vec::new(), Height::edge(cell), v, || {
-            rng.next_u32()
-        });
-        if let Some(below) = below_edge(j, offset, v) {
+        let exact = below_density::<Shipped>(
+            x.into(),
+            &mut Vec::new(),
+            Height::edge::<Shipped>(cell),
+            v,
+            || rng.next_u32(),
+        );
+        if let Some(below) = below_edge::<Shipped>(j, offset, v) {
             assert_eq!(below, exact, "{j} {offset:x} {v:x}");
             answered += 1;
         } else {

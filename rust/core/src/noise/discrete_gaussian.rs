@@ -9,10 +9,7 @@
 
 use crate::error::{Result, require};
 use crate::noise::first_look::{SIGN, Spare, WordLaw, fill};
-use crate::noise::half_normal::{
-    CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
-    WIDTH_BITS, below_density_of, below_edge,
-};
+use crate::noise::half_normal::{Height, Shipped, Staircase, below_density_of, below_edge};
 use crate::noise::{Task, fill_blocks};
 use crate::runtime::interrupt::Interrupt;
 use rand::Rng;
@@ -21,11 +18,11 @@ use rand::Rng;
 pub const SIGMA_END: u64 = 1 << 40;
 
 /// A part of the tail is as wide as this many cells.
-const PART_CELLS: u64 = 8;
+const PART_CELLS: u64 = 1 << Shipped::PART_BITS;
 
 /// Integers from this many sigma on are drawn again, as the normal deviates are; they have
 /// probability below `2^-700000`.
-const LIMIT: u64 = 1024;
+const LIMIT: u64 = Shipped::LIMIT as u64;
 
 /// Parts of the tail from here on lie beyond [`LIMIT`].
 const PARTS: u32 = 4 * LIMIT as u32;
@@ -65,11 +62,11 @@ impl DiscreteGaussian {
     pub fn new(sigma: u64) -> Result<Self> {
         let message = format_args!("got {sigma}, expected an integer from 1 to 2**40 - 1");
         require((1..SIGMA_END).contains(&sigma), "sigma", message)?;
-        let places = sigma.div_ceil(1 << WIDTH_BITS);
+        let places = sigma.div_ceil(1 << Shipped::WIDTH_BITS);
         Ok(Self {
             sigma,
             places,
-            excess: ((1 << CELL_BITS) % places) << (u64::BITS - CELL_BITS),
+            excess: ((1 << Shipped::CELL_BITS) % places) << (u64::BITS - Shipped::CELL_BITS),
         })
     }
 
@@ -87,28 +84,29 @@ impl DiscreteGaussian {
         if !fresh {
             return None;
         }
-        let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
-        if code == TAIL {
+        let code = Shipped::SLOTS[(word >> (64 - Shipped::SLOT_BITS)) as usize];
+        if code == Shipped::TAIL {
             return self.tail(spare);
         }
         let code = usize::from(code);
-        let j = if code < SURE_CELLS {
+        let j = if code < Shipped::SURE_CELLS {
             code
         } else {
-            code - SURE_CELLS
+            code - Shipped::SURE_CELLS
         };
         let k = self.first(j as u64) + place;
-        if k << WIDTH_BITS >= (j as u64 + 1) * self.sigma {
+        if k << Shipped::WIDTH_BITS >= (j as u64 + 1) * self.sigma {
             return None;
         }
-        if code < SURE_CELLS {
+        if code < Shipped::SURE_CELLS {
             return Some(k);
         }
         let v = spare.word();
-        let past = (k << WIDTH_BITS) - j as u64 * self.sigma;
-        let offset = (u128::from(past) << CELL_BITS) / u128::from(self.sigma);
-        below_edge(j, offset as u64, v)
-            .unwrap_or_else(|| self.below(k, Height::edge(&CELL_TABLE[j]), v, spare))
+        let past = (k << Shipped::WIDTH_BITS) - j as u64 * self.sigma;
+        let offset = (u128::from(past) << Shipped::CELL_BITS) / u128::from(self.sigma);
+        let height = Height::edge::<Shipped>(&Shipped::CELL_TABLE[j]);
+        below_edge::<Shipped>(j, offset as u64, v)
+            .unwrap_or_else(|| self.below(k, height, v, spare))
             .then_some(k)
     }
 
@@ -117,26 +115,27 @@ impl DiscreteGaussian {
     fn tail<R: Rng>(&self, spare: &mut Spare<'_, R>) -> Option<u64> {
         let part = spare.ones(PARTS)?;
         let places = PART_CELLS * self.places;
-        let cell = CELLS as u64 + PART_CELLS * u64::from(part);
+        let cell = Shipped::CELLS as u64 + PART_CELLS * u64::from(part);
         let k = self.first(cell) + spare.below(places);
-        if k << WIDTH_BITS >= (cell + PART_CELLS) * self.sigma || k >= LIMIT * self.sigma {
+        if k << Shipped::WIDTH_BITS >= (cell + PART_CELLS) * self.sigma || k >= LIMIT * self.sigma {
             return None;
         }
         let v = spare.word();
-        self.below(k, Height::tail(part), v, spare).then_some(k)
+        self.below(k, Height::tail::<Shipped>(part), v, spare)
+            .then_some(k)
     }
 
     /// The smallest integer `k` with `k / sigma` at or beyond the left end of a cell.
     #[inline(always)]
     fn first(&self, cell: u64) -> u64 {
-        (cell * self.sigma).div_ceil(1 << WIDTH_BITS)
+        (cell * self.sigma).div_ceil(1 << Shipped::WIDTH_BITS)
     }
 
     /// The place of a word, and whether it counts: among the words that do, every place has the
     /// same number.
     #[inline(always)]
     fn place(&self, word: u64) -> (u64, bool) {
-        let bits = word << (u64::BITS - CELL_BITS);
+        let bits = word << (u64::BITS - Shipped::CELL_BITS);
         let product = u128::from(bits) * u128::from(self.places);
         ((product >> 64) as u64, product as u64 >= self.excess)
     }
@@ -145,9 +144,9 @@ impl DiscreteGaussian {
     #[cold]
     fn below<R: Rng>(&self, k: u64, height: Height, v: u64, spare: &mut Spare<'_, R>) -> bool {
         let sigma = u128::from(self.sigma);
-        let numerator = u128::from(k) << POSITION_BITS;
+        let numerator = u128::from(k) << Shipped::POSITION_BITS;
         let mut rest = numerator % sigma;
-        below_density_of(numerator / sigma, &mut Vec::new(), height, v, |x, v| {
+        below_density_of::<Shipped>(numerator / sigma, &mut Vec::new(), height, v, |x, v| {
             let dividend = rest << u32::BITS;
             rest = dividend % sigma;
             x.push((dividend / sigma) as u32);
@@ -159,18 +158,18 @@ impl DiscreteGaussian {
 impl WordLaw for DiscreteGaussian {
     #[inline(always)]
     fn look(&self, word: u64) -> (i64, bool) {
-        let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
+        let code = Shipped::SLOTS[(word >> (64 - Shipped::SLOT_BITS)) as usize];
         let cell = u64::from(code);
         let (place, fresh) = self.place(word);
         let k = self.first(cell) + place;
-        let inside = k << WIDTH_BITS < (cell + 1) * self.sigma;
+        let inside = k << Shipped::WIDTH_BITS < (cell + 1) * self.sigma;
         let negative = word >> SIGN & 1;
         let mask = -(negative as i64);
         #[expect(
             clippy::needless_bitwise_bool,
             reason = "without branches: a wrong guess costs more than the whole line"
         )]
-        let sure = (usize::from(code) < SURE_CELLS) & fresh & inside & (k >= negative);
+        let sure = (usize::from(code) < Shipped::SURE_CELLS) & fresh & inside & (k >= negative);
         ((k as i64 ^ mask) - mask, sure)
     }
 

@@ -2,12 +2,12 @@
 //! the few left open.
 
 use crate::noise::coins::uniform;
-use crate::noise::half_normal::CELL_BITS;
+use crate::noise::half_normal::{Shipped, Staircase};
 use crate::simd::{Kernel, Simd, dispatch};
 use rand::Rng;
 
 /// The bit of a word that is the sign; those below it are the place.
-pub(super) const SIGN: u32 = CELL_BITS;
+pub(super) const SIGN: u32 = Shipped::CELL_BITS;
 
 /// Draws that share one first look.
 const CHUNK: usize = 256;
@@ -68,7 +68,7 @@ impl<L: WordLaw> Kernel for FirstLook<'_, L> {
 }
 
 /// Words for the draws that need more than one.
-pub(super) struct Spare<'a, R> {
+pub(crate) struct Spare<'a, R> {
     pub rng: &'a mut R,
     words: [[u8; 8]; SPARE],
     used: usize,
@@ -97,9 +97,15 @@ impl<'a, R: Rng> Spare<'a, R> {
         u64::from_le_bytes(self.words[self.used - 1])
     }
 
+    /// The first `n` bits of the next word.
+    #[inline]
+    pub fn bits(&mut self, n: u32) -> u64 {
+        self.word() >> (u64::BITS - n)
+    }
+
     /// The next digit in base `2^32`.
     pub fn digit(&mut self) -> u32 {
-        (self.word() >> 32) as u32
+        self.bits(u32::BITS) as u32
     }
 
     /// The number of random bits 1 before the first 0, unless that is `end` or more.

@@ -49,9 +49,9 @@ pub fn gaussian_on_grid(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GridScale {
     /// In `2^52 .. 2^53`.
-    pub(super) mantissa: u64,
+    pub(crate) mantissa: u64,
     /// In `6 ..= 72`.
-    pub(super) shift: u32,
+    pub(crate) shift: u32,
 }
 
 impl GridScale {

@@ -4,29 +4,16 @@
 //! the half-normal density, one is the sign, 50 are the place within the piece.
 
 use crate::noise::GridScale;
-use crate::noise::first_look::{SIGN, Spare, WordLaw, fill};
-use crate::noise::half_normal::{
-    CELL_BITS, CELL_TABLE, CELLS, Height, POSITION_BITS, SLOT_BITS, SLOTS, SURE_CELLS, TAIL,
-    below_density, below_edge,
-};
+use crate::noise::first_look::{Spare, WordLaw, fill};
+use crate::noise::half_normal::{Height, Shipped, Staircase, below_density, below_edge};
 use rand::Rng;
 
 /// The place in the first look counts in units of `2^-61`, so that the whole product lies above bit
 /// 64 of it and one word can be shifted instead of two.
-const LOOK_BITS: u32 = POSITION_BITS + 6;
+const LOOK_BITS: u32 = Shipped::POSITION_BITS + 6;
 
 /// From here on, in the exponent of the ratio, `q < 2^-14` and every number below 1024 rounds to 0.
 const ZERO_SHIFT: u32 = 128 - LOOK_BITS;
-
-/// Numbers from here on are drawn again, because an `i64` cannot hold every normal deviate. They
-/// have probability below `2^-700000`.
-const LIMIT: u128 = 1024 << POSITION_BITS;
-
-/// The tail is cut into parts, each 1/4 wide.
-const PART_BITS: u32 = POSITION_BITS - 2;
-
-/// Parts from here on lie beyond [`LIMIT`].
-const PARTS: u32 = 4 * 1024;
 
 impl GridScale {
     /// Overwrites `values` with independent draws.
@@ -42,77 +29,101 @@ impl GridScale {
 impl WordLaw for GridScale {
     #[inline(always)]
     fn look(&self, word: u64) -> (i64, bool) {
-        let shift = self.shift + LOOK_BITS;
-        let mantissa = u128::from(self.mantissa);
-        let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
-        let x = u64::from(code) << CELL_BITS | word & ((1 << CELL_BITS) - 1);
-        // As GridScale::round_at, with 6 bits of zeros below x.
-        let low = mantissa * u128::from(x << (LOOK_BITS - POSITION_BITS)) + (1u128 << (shift - 1));
-        // One unit of 2^-POSITION_BITS, less the smallest step.
-        let high = low + (mantissa << (LOOK_BITS - POSITION_BITS)) - 1;
-        let rounded = |v: u128| ((v >> 64) as u64) >> (shift - 64);
-        let magnitude = rounded(low) as i64;
-        let negative = -((word >> SIGN & 1) as i64);
-        let sure = usize::from(code) < SURE_CELLS && rounded(low) == rounded(high);
-        ((magnitude ^ negative) - negative, sure)
+        look::<Shipped>(self, word)
     }
 
-    fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {
-        loop {
-            if let Some(point) = point(word, spare) {
-                let mut known = point.digits.into_iter();
-                let next_digit = || known.next().unwrap_or_else(|| spare.digit());
-                let magnitude = self.round_at(point.x, POSITION_BITS, next_digit);
-                let negative = word >> SIGN & 1 == 1;
-                return if negative { -magnitude } else { magnitude };
-            }
-            word = spare.word();
+    fn finish<R: Rng>(&self, word: u64, spare: &mut Spare<'_, R>) -> i64 {
+        finish::<Shipped, R>(self, word, spare)
+    }
+}
+
+/// The draw of a word, and whether the word alone decides it.
+#[inline(always)]
+pub(crate) fn look<S: Staircase>(scale: &GridScale, word: u64) -> (i64, bool) {
+    let shift = scale.shift + LOOK_BITS;
+    let mantissa = u128::from(scale.mantissa);
+    let code = S::SLOTS[(word >> (S::CELL_BITS + 1)) as usize];
+    let x = u64::from(code) << S::CELL_BITS | word & ((1 << S::CELL_BITS) - 1);
+    // As GridScale::round_at, with zeros below x (6 bits of them in Shipped).
+    let zeros = LOOK_BITS - S::POSITION_BITS;
+    let low = mantissa * u128::from(x << zeros) + (1u128 << (shift - 1));
+    // One unit of 2^-POSITION_BITS, less the smallest step.
+    let high = low + (mantissa << zeros) - 1;
+    let rounded = |v: u128| ((v >> 64) as u64) >> (shift - 64);
+    let magnitude = rounded(low) as i64;
+    let negative = -((word >> S::CELL_BITS & 1) as i64);
+    let sure = usize::from(code) < S::SURE_CELLS && rounded(low) == rounded(high);
+    ((magnitude ^ negative) - negative, sure)
+}
+
+/// One draw that begins with `word`.
+pub(crate) fn finish<S: Staircase, R: Rng>(
+    scale: &GridScale,
+    mut word: u64,
+    spare: &mut Spare<'_, R>,
+) -> i64 {
+    loop {
+        if let Some(point) = point::<S, R>(word, spare) {
+            let mut known = point.digits.into_iter();
+            let next_digit = || known.next().unwrap_or_else(|| spare.digit());
+            let magnitude = scale.round_at(point.x, S::POSITION_BITS, next_digit);
+            let negative = word >> S::CELL_BITS & 1 == 1;
+            return if negative { -magnitude } else { magnitude };
         }
+        word = spare.bits(S::SLOT_BITS + 1 + S::CELL_BITS);
     }
 }
 
 /// A point under the half-normal density: `x` units of `2^-POSITION_BITS`, then `digits`, then digits
 /// not yet drawn.
-struct ExactPoint {
-    x: u128,
-    digits: Vec<u32>,
+pub(crate) struct ExactPoint {
+    pub x: u128,
+    pub digits: Vec<u32>,
 }
 
 /// The point of a word, unless it lies above the density.
 #[inline]
-fn point<R: Rng>(word: u64, spare: &mut Spare<'_, R>) -> Option<ExactPoint> {
-    let code = SLOTS[(word >> (64 - SLOT_BITS)) as usize];
-    if code == TAIL {
-        return tail_point(spare);
+pub(crate) fn point<S: Staircase, R: Rng>(
+    word: u64,
+    spare: &mut Spare<'_, R>,
+) -> Option<ExactPoint> {
+    let code = S::SLOTS[(word >> (S::CELL_BITS + 1)) as usize];
+    if code == S::TAIL {
+        return tail_point::<S, R>(spare);
     }
     let code = usize::from(code);
-    let offset = word & ((1 << CELL_BITS) - 1);
+    let offset = word & ((1 << S::CELL_BITS) - 1);
     let mut digits = Vec::new();
-    if code < SURE_CELLS {
-        let x = u128::from((code as u64) << CELL_BITS | offset);
+    if code < S::SURE_CELLS {
+        let x = u128::from((code as u64) << S::CELL_BITS | offset);
         return Some(ExactPoint { x, digits });
     }
-    let j = code - SURE_CELLS;
-    let x = u128::from((j as u64) << CELL_BITS | offset);
-    let v = spare.word();
-    let below = below_edge(j, offset, v).unwrap_or_else(|| {
-        let height = Height::edge(&CELL_TABLE[j]);
-        below_density(x, &mut digits, height, v, || spare.digit())
+    let j = code - S::SURE_CELLS;
+    let x = u128::from((j as u64) << S::CELL_BITS | offset);
+    let v = spare.bits(S::WORD_BITS);
+    let below = below_edge::<S>(j, offset, v).unwrap_or_else(|| {
+        let height = Height::edge::<S>(&S::CELL_TABLE[j]);
+        below_density::<S>(x, &mut digits, height, v, || spare.digit())
     });
     below.then_some(ExactPoint { x, digits })
 }
 
 /// A point of the tail, unless it lies above the density.
 #[cold]
-fn tail_point<R: Rng>(spare: &mut Spare<'_, R>) -> Option<ExactPoint> {
-    let part = spare.ones(PARTS)?;
-    let start = ((CELLS as u128) << CELL_BITS) + (u128::from(part) << PART_BITS);
-    let x = start + u128::from(spare.word() >> (64 - PART_BITS));
-    if x >= LIMIT {
+pub(crate) fn tail_point<S: Staircase, R: Rng>(spare: &mut Spare<'_, R>) -> Option<ExactPoint> {
+    // Parts from here on lie beyond the limit.
+    let parts = S::LIMIT << (S::WIDTH_BITS - S::PART_BITS);
+    let part = spare.ones(parts)?;
+    let part_bits = S::CELL_BITS + S::PART_BITS;
+    let start = ((S::CELLS as u128) << S::CELL_BITS) + (u128::from(part) << part_bits);
+    let x = start + u128::from(spare.bits(part_bits));
+    // An i64 cannot hold every normal deviate. Those refused have probability below 2^-700000.
+    if x >= u128::from(S::LIMIT) << S::POSITION_BITS {
         return None;
     }
     let mut digits = Vec::new();
-    let v = spare.word();
-    let below = below_density(x, &mut digits, Height::tail(part), v, || spare.digit());
+    let v = spare.bits(S::WORD_BITS);
+    let height = Height::tail::<S>(part);
+    let below = below_density::<S>(x, &mut digits, height, v, || spare.digit());
     below.then_some(ExactPoint { x, digits })
 }

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 /// A natural number in base `2^32`, the lowest digit first, without leading zeros.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Natural(Vec<u32>);
+pub(crate) struct Natural(Vec<u32>);
 
 impl Natural {
     /// `head` followed by more digits, the highest first.
