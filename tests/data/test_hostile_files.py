@@ -250,6 +250,20 @@ def test_labels_count_with_their_width(tmp_path: Path, n_characters: int) -> Non
     assert peak_of(refusing((TableError, read, tmp_path / "t.npz"))) < 50 * MIB
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("code", [0x110000, 0x7FFFFFFF, 0xFFFFFFFF])
+def test_labels_of_no_characters_are_refused(tmp_path: Path, order: str, code: int) -> None:
+    """NumPy keeps any four bytes; Python ends in a SystemError when it meets such a text."""
+    labels = np.array([ord("a"), code], f"{order}u4").view(f"{order}U1")
+    path = tmp_path / "t.npz"
+    np.savez(path, X=np.zeros((2, 1)), y=labels)
+    with pytest.raises(TableError, match="damaged"):
+        n_rows(path, replace(MATRIX, classes=("a", "b")))
+    labels.view(f"{order}u4")[1] = 0x10FFFF
+    np.savez(path, X=np.zeros((2, 1)), y=labels)
+    assert n_rows(path, replace(MATRIX, classes=("a", "\U0010ffff"))) == 2
+
+
 # Packed bytes that unpack to very much more.
 
 
