@@ -22,10 +22,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 pytest.importorskip("pyarrow")
 
-from dpsvm_fast import PrivacyLedger, PrivateStandardScaler
+from dpsvm_fast import OutputPerturbationSVC, PrivacyLedger, PrivateStandardScaler
 from dpsvm_fast._core import RecordEnds
 from dpsvm_fast.cli import main
 from dpsvm_fast.data import TableSchema, open_table
@@ -471,11 +472,54 @@ def test_many_values_are_refused_before_they_are_made(tmp_path: Path, part: str)
     assert peak_of(refused) < 200 * MIB
 
 
+# Whatever hides the key below from who looks for it.
+HIDING = [
+    *("", "x = 1.1\n", "[1.1]\n", "x = 'a' # '\n", "'\"' = 1\n", "'#'.", '"\\"".', "\"\".'='."),
+    *('"""\n""", {', '"""\\""""", {', "'''\n''''', {", "'\\', {", '"\\\\", {', '"""x"""", {'),
+]
+
+
+@pytest.mark.parametrize("before", HIDING)
+def test_a_key_of_many_parts_is_refused_at_once(tmp_path: Path, before: str) -> None:
+    """Python's parser takes minutes for such a key; a file of this size has 8 parts in each."""
+    path = tmp_path / "s.toml"
+    start = f"x = [{before}" if before.endswith("{") else before
+    path.write_text(start + "b . " * 300_000 + "b = 1")
+    started = time.process_time()
+    with pytest.raises(SchemaError, match="more than 8 parts"):
+        TableSchema.load(path)
+    assert time.process_time() - started < 5
+    parts = "[columns.'a.b.c.d.e.f.g.h.i.j.k']\nbounds = [0.5, 1.5] # a.b.c.d.e.f.g.h.i.j.k\n"
+    path.write_text(parts)
+    assert TableSchema.load(path).n_features == 1
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "n"),
+    [("[{:x}.a]\n", 74_000), ("[{:x}.a.b.c.d.e.f.g]\n", 18_000), ("{:x}.a.b=1\n", 74_000)],
+)
+def test_as_many_keys_of_a_toml_file_as_are_taken_fit_into_memory(
+    tmp_path: Path, part: str, n: int
+) -> None:
+    path = tmp_path / "s.toml"
+    text = "".join(part.format(i) for i in range(n)) + "z = ["
+    path.write_text(text + "{}," * ((4 * MIB - len(text)) // 3 - 1) + "]")
+    started = time.process_time()
+    assert peak_of(refusing((SchemaError, TableSchema.load, path))) < 256 * MIB
+    assert time.process_time() - started < 10
+    path.write_text(text.replace("z = [", "") * 3)
+    assert peak_of(refusing((SchemaError, TableSchema.load, path))) < 20 * MIB
+
+
 @linux
 @pytest.mark.slow
 def test_as_many_values_as_are_taken_fit_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
-    path.write_text("{" + ",".join(f'"{i}":0.5' for i in range(849_000)) + "}")
+    # Texts take more bytes than their escapes say.
+    pairs = (f'"{i:05d}\\u20ac":"{i:06d}\\ud83d\\ude00"' for i in range(649_000))
+    path.write_text("{" + ",".join(pairs) + "}")
 
     assert peak_of(refusing((ModelFormatError, load_model, path))) < 256 * MIB
 
@@ -537,6 +581,37 @@ def test_a_long_text_that_is_no_model_costs_a_few_times_its_size(
     size = path.stat().st_size
 
     assert peak_of(refusing((ModelFormatError, load_model, path))) < 4 * size + 10 * MIB
+
+
+@linux
+def test_a_large_file_that_does_not_start_as_a_model_is_not_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model.json"
+    path.write_text('{"a": "' + "x" * 40 * MIB + '", "format": "dpsvm_fast.model"}')
+
+    def refused() -> None:
+        with pytest.raises(ModelFormatError, match="first 1048576 bytes"):
+            load_model(path)
+        with pytest.raises(InvalidParameterError, match="first 1048576 bytes"):
+            model_document(path)
+        assert main(["verify", str(path)]) == 2
+
+    assert peak_of(refused) < 10 * MIB
+    assert "do not say that it is a model" in capsys.readouterr().err
+
+
+@linux
+@pytest.mark.slow
+def test_a_large_model_takes_about_three_times_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.json"
+    rows = sparse.random(60, 400_000, density=1e-5, format="csr", random_state=0, dtype=np.float32)
+    model = OutputPerturbationSVC(2.0, classes=range(10))
+    save_model(model.fit(rows, np.arange(60) % 10), path)
+    most = 3.5 * path.stat().st_size + 10 * MIB
+    assert path.stat().st_size > 40 * MIB
+    for read in (load_model, model_document, lambda path: main(["verify", str(path)])):
+        assert peak_of(partial(read, path)) < most
 
 
 # Whatever bytes a file has: it is read or refused with a typed error, within memory and time.

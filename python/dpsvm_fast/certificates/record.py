@@ -44,9 +44,9 @@ from dpsvm_fast.validation import (
 # JSON from anywhere: one value, finite numbers, each key once, within memory and depth.
 
 
-# Python's objects are many times larger than their text: this many take some 250 MB at worst. A
+# Python's objects are many times larger than their text: this many take some 200 MB at worst. A
 # model of 100,000 named columns with its schema has 600,000.
-MAX_VALUES = 850_000
+MAX_VALUES = 650_000
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MAX_LEVELS = 64
 # Most digits of a whole number; Python itself refuses thousands.

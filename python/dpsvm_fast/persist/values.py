@@ -200,9 +200,6 @@ FORMAT = "dpsvm_fast.model"
 VERSION = 5
 
 
-# Largest file that is not all ASCII: each character may take four bytes, several times over.
-LARGEST_TEXT = 2**24
-
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
 # What reading a file finds out about its signature.
 UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
@@ -230,15 +227,12 @@ def parsed(data: bytes) -> dict[str, Any]:
     ModelFormatError
         The file is not one JSON object within the limits.
     """
-    if len(data) > LARGEST_TEXT and not data.isascii():
-        raise ModelFormatError(
-            f"has {len(data)} bytes with non-ASCII text, which save_model escapes; expected at "
-            f"most {LARGEST_TEXT}"
-        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ModelFormatError("is not text; expected a file that save_model wrote") from None
+    # A large file need not be in memory twice.
+    del data
     if not text.strip():
         raise ModelFormatError("is empty; expected a file that save_model wrote")
     try:
