@@ -84,7 +84,7 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
             if about.st_size > largest:
                 raise ModelFormatError(f"is larger than {largest} bytes")
             data = file.read(min(largest, START))
-            if of_text and about.st_size > LARGEST_UNMARKED and MODEL_MARK not in data:
+            if of_text and about.st_size > LARGEST_UNMARKED and not may_be_model(data):
                 raise ModelFormatError(
                     f"is larger than {LARGEST_UNMARKED} bytes, and its first {START} bytes do not "
                     "say that it is a model"
@@ -102,6 +102,11 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
             "write other characters as JSON does, such as \\u00e9"
         )
     return data
+
+
+def may_be_model(data: bytes) -> bool:
+    """Return whether a file, or its start, says that it is a model."""
+    return MODEL_MARK in data
 
 
 def _open_nonblocking(path: str, flags: int) -> int:

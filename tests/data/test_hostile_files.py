@@ -15,6 +15,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -515,13 +516,25 @@ def test_as_many_keys_of_a_toml_file_as_are_taken_fit_into_memory(
 
 @linux
 @pytest.mark.slow
-def test_as_many_values_as_are_taken_fit_into_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [load_model, model_document, lambda path: main(["verify", path])])
+@pytest.mark.parametrize(
+    ("start", "n", "most"),
+    [("", 649_000, 256), ('"format": "dpsvm_fast.model",', 849_000, 350)],
+    ids=["any file", "model"],
+)
+def test_as_many_values_as_are_taken_fit_into_memory(
+    tmp_path: Path, read: Any, start: str, n: int, most: int
+) -> None:
     path = tmp_path / "s.json"
     # Texts take more bytes than their escapes say.
-    pairs = (f'"{i:05d}\\u20ac":"{i:06d}\\ud83d\\ude00"' for i in range(649_000))
-    path.write_text("{" + ",".join(pairs) + "}")
+    pairs = (f'"{i:05d}\\u20ac":"{i:06d}\\ud83d\\ude00"' for i in range(n))
+    path.write_text("{" + start + ",".join(pairs) + "}")
 
-    assert peak_of(refusing((ModelFormatError, load_model, path))) < 256 * MIB
+    def refused() -> None:
+        with suppress(ModelFormatError, InvalidParameterError):
+            assert read(str(path)) != 0
+
+    assert peak_of(refused) < most * MIB
 
 
 LONG = "q" * 10_000

@@ -20,8 +20,10 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import parquet
 
+from dpsvm_fast import PublicScaler
 from dpsvm_fast.data import SchemaEncoder, TableSchema, open_table
 from dpsvm_fast.exceptions import SchemaError, TableError
+from dpsvm_fast.persist import load_model, save_model
 from oracles.command_line import python
 from oracles.table_files import stored
 
@@ -177,6 +179,8 @@ def test_every_step_with_100_000_columns_takes_seconds(tmp_path: Path) -> None:
     schema = TableSchema.from_dict(record)
     encoder = SchemaEncoder(TableSchema.from_dict({"columns": record["columns"]}))
     frame = pd.DataFrame(np.full((1, len(names)), 0.5), columns=names)
+    scaler, model = PublicScaler((0, 1)).fit(frame), tmp_path / "model.json"
+    strict = {"columns": dict.fromkeys(names, bounds | {"missing": 0.5})}
     text, rows_of_text = json.dumps(record), ",".join(["0.5"] * len(names)) + ",a\n"
     files = {"s.json": text, "twice.json": text.replace('"c99999"', '"c0"')}
     for name, header in (("t.csv", names), ("twice.csv", twice)):
@@ -199,6 +203,8 @@ def test_every_step_with_100_000_columns_takes_seconds(tmp_path: Path) -> None:
         "names of a frame": lambda: encoder.fit(frame),
         "record of a frame": lambda: encoder.transform(frame),
         "frame's name twice": lambda: refused(lambda: encoder.fit(frame.set_axis(twice, axis=1))),
+        "model saved": lambda: save_model(scaler, model, schema=TableSchema.from_dict(strict)),
+        "model loaded": lambda: load_model(model),
         "template": lambda: TableSchema.from_frame(frame, public=names),
     }
     taken = {}

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.cli.screen import CommandError, note
 from dpsvm_fast.exceptions import ModelFormatError
-from dpsvm_fast.files import MODEL_MARK, checked_key, read_bytes
+from dpsvm_fast.files import checked_key, may_be_model, read_bytes
 
 if TYPE_CHECKING:
     from dpsvm_fast.persist import SavedModel
@@ -248,7 +248,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     try:
         data = read_bytes(path)
         # Anything that may be a model is checked as one: its arrays may be large.
-        is_model = MODEL_MARK in data
+        is_model = may_be_model(data)
         digest = hashlib.sha256(data).hexdigest()
         text, record = "", None
         if not is_model:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpsvm_fast.certificates.record import Options, Range, Record, exactly, loads
 from dpsvm_fast.certificates.statement import digest_of, signature_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.files import may_be_model
 
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
 
@@ -231,12 +232,13 @@ def parsed(data: bytes) -> dict[str, Any]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ModelFormatError("is not text; expected a file that save_model wrote") from None
+    of_model = may_be_model(data)
     # A large file need not be in memory twice.
     del data
     if not text.strip():
         raise ModelFormatError("is empty; expected a file that save_model wrote")
     try:
-        document = loads(text)
+        document = loads(text, of_model=of_model)
     except json.JSONDecodeError as error:
         raise ModelFormatError(_no_json(text, error)) from None
     except ValueError as error:

@@ -32,7 +32,7 @@ from dpsvm_fast.certificates.statement import (
 )
 from dpsvm_fast.certificates.words import CAVEATS, UNITS, stated
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.files import read_bytes
+from dpsvm_fast.files import may_be_model, read_bytes
 from dpsvm_fast.validation import check_path, check_type
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
@@ -258,7 +258,11 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
         if path.exists() and not path.is_file():
             raise InvalidParameterError("model: expected a file, not a folder, pipe or device")
         try:
-            document = read_json(read_bytes(path, LARGEST_FILE).decode("utf-8-sig"))
+            data = read_bytes(path, LARGEST_FILE)
+            text, of_model = data.decode("utf-8-sig"), may_be_model(data)
+            # A large file need not be in memory twice.
+            del data
+            document = read_json(text, of_model=of_model)
         except ModelFormatError as error:
             raise InvalidParameterError(f"model: the file {error}") from None
         except ValueError:
