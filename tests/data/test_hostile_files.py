@@ -35,7 +35,16 @@ from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, Schem
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document
 from oracles.command_line import python
-from oracles.reader_attacks import faults, forget_peak, resident, seeds
+from oracles.reader_attacks import (
+    TYPED,
+    corpus,
+    fault_of,
+    faults,
+    forget_peak,
+    resident,
+    seeds,
+)
+from oracles.stored import CORPUS, HOW_TO_KEEP
 from oracles.table_files import stored
 
 MIB = 2**20
@@ -640,6 +649,28 @@ def test_the_files_are_good_before_they_are_changed(tmp_path: Path) -> None:
         seed.read(path)
 
 
+def test_files_that_are_kept_are_read_or_refused(tmp_path: Path) -> None:
+    """Each broke a reader once, or stands for a kind of fault."""
+    about, found, refused = (CORPUS / "README.md").read_text(), [], 0
+    sizes = {path.name: path.stat().st_size for path in CORPUS.iterdir()}
+    assert [name for name in sizes if f"`{name}`" not in about] == ["README.md"]
+    assert sum(sizes.values()) < 100_000
+    for seed in corpus():
+        path = tmp_path / seed.name
+        path.write_bytes(seed.content)
+        started = time.process_time()
+        fault = fault_of(seed, path)
+        if fault is not None or time.process_time() - started > 2:
+            found.append(f"{seed.name}: {fault}")
+        with suppress(*TYPED):
+            seed.read(path)
+            refused -= 1
+        refused += 1
+    assert found == []
+    # Negative control: most of these readings end in an error.
+    assert refused > 100
+
+
 def test_changed_files_are_read_or_refused(tmp_path: Path) -> None:
     assert faults(tmp_path, N_FILES, 1) == []
 
@@ -647,4 +678,5 @@ def test_changed_files_are_read_or_refused(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_many_changed_files_are_read_or_refused(tmp_path: Path) -> None:
     entropy = secrets.randbits(64)
-    assert faults(tmp_path, N_BY_NIGHT, entropy) == [], f"entropy {entropy}"
+    found = faults(tmp_path, N_BY_NIGHT, entropy, stored=True)
+    assert found == [], f"entropy {entropy}. {HOW_TO_KEEP}"
