@@ -397,7 +397,7 @@ def changed(random: Random, seed: Seed, others: list[bytes]) -> bytes:
     """One changed file."""
     content = seed.content
     # A file that is kept may be damaged already.
-    with suppress(ValueError, RecursionError, OSError, EOFError, zlib.error):
+    with suppress(ArithmeticError, ValueError, RecursionError, OSError, EOFError, zlib.error):
         if seed.name.endswith(".json") and random.randrange(4):
             return changed_document(random, content)
         if seed.name.endswith(".gz") and random.randrange(2):
