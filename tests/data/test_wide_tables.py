@@ -185,6 +185,8 @@ def test_every_step_with_100_000_columns_takes_seconds(tmp_path: Path) -> None:
     files = {"s.json": text, "twice.json": text.replace('"c99999"', '"c0"')}
     for name, header in (("t.csv", names), ("twice.csv", twice)):
         files[name] = ",".join(header) + ",y\n" + rows_of_text
+    lines = (f"{name} = {{ bounds = [0.5, 1.5] }}\n" for name in names)
+    files["s.toml"] = "[columns]\n" + "".join(lines)
     for name, content in files.items():
         (tmp_path / name).write_text(content)
 
@@ -206,6 +208,7 @@ def test_every_step_with_100_000_columns_takes_seconds(tmp_path: Path) -> None:
         "model saved": lambda: save_model(scaler, model, schema=TableSchema.from_dict(strict)),
         "model loaded": lambda: load_model(model),
         "template": lambda: TableSchema.from_frame(frame, public=names),
+        "schema in TOML": lambda: TableSchema.load(tmp_path / "s.toml"),
     }
     taken = {}
     for name, step in steps.items():

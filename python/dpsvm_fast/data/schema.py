@@ -568,8 +568,10 @@ def may_be_a_row(names: Sequence[str]) -> bool:
 # The largest number of named columns takes less. Python reads some MB of TOML in a second.
 LARGEST_FILES = {".json": 2**25, ".toml": 2**22}
 # Limits of a TOML file's keys: parts of one, for which Python's parser takes quadratic time, and
-# parts of all, which take about 1 KB each. Dots of numbers count as parts, and so do backslashes.
-MOST_PARTS_OF_A_KEY, MOST_PARTS = 8, 150_000
+# parts of all, which take about 300 bytes each, and three times as many in the header of a table.
+# Dots of numbers count as parts, and so do backslashes.
+MOST_PARTS_OF_A_KEY, MOST_PARTS = 8, 450_000
+TOML_HEADER = re.compile(r"^[ \t]*\[[^\n]*", re.MULTILINE)
 # Text and comments in TOML, also those that no mark ends.
 TOML_TEXT = re.compile(
     r'""".*?(?<!\\)(?:\\\\)*(?:"{3,5}|\\?\Z)'
@@ -630,7 +632,8 @@ def _toml(text: str) -> Mapping[str, Any]:
     bare = TOML_TEXT.sub("t", text) if text.count("\\") <= MOST_PARTS else text
     if LONG_KEY.search(bare):
         raise ValueError(f"a key has more than {MOST_PARTS_OF_A_KEY} parts")
-    if bare.count(".") + bare.count("\n[") + bare.count("\\") > MOST_PARTS:
+    headers = sum(3 + 2 * found[0].count(".") for found in TOML_HEADER.finditer(bare))
+    if bare.count(".") + bare.count("\\") + headers > MOST_PARTS:
         raise ValueError("too many tables, dotted keys or escapes; write the file as JSON")
     return dict(reader.loads(text))
 
