@@ -49,7 +49,7 @@ from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document
 from oracles.saved import fitted, sealed
-from oracles.stored import CORPUS, repeated
+from oracles.stored import CORPUS, STORED, repeated
 
 TYPED = (
     *(InvalidParameterError, InvalidTypeError, LedgerError, ModelFormatError, TableError),
@@ -156,6 +156,7 @@ def seeds() -> list[Seed]:
         Seed("x.project.toml", b'[fit]\nepsilon = 2\nmodel = "linear"\n', project),
         Seed("x.spec.json", SPEC.to_json().encode(), specification),
         Seed("budget.ledger", ledger_file(), ledger),
+        Seed("x.snapshot.json", (STORED / "ledger_v1.json").read_bytes(), snapshot),
         Seed("x.anchor", anchor_file(), anchor),
     ]
     return [*found, *document_seeds()]
@@ -215,6 +216,11 @@ def ledger(path: Path) -> None:
     found = PrivacyLedger.open(path)
     assert found.remaining() >= 0.0
     assert isinstance(str(found), str)
+
+
+def snapshot(path: Path) -> None:
+    """Load the copy of a budget, and ask what is left."""
+    assert PrivacyLedger.load(path).remaining() >= 0.0
 
 
 def toml_text() -> str:
@@ -333,6 +339,7 @@ READERS: dict[str, tuple[Callable[[Path], Any], ...]] = {
     "project.toml": (project, TableSchema.load),
     "ledger": (ledger,),
     "anchor": (anchor,),
+    "snapshot.json": (snapshot,),
 }
 
 
