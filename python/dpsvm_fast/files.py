@@ -15,6 +15,11 @@ LARGEST_FILE = 1 << 32
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 # Bytes at the start of a file that are checked first.
 START = 1 << 20
+# What the start of a model says, and the most bytes of text without it.
+MODEL_MARK = b'"dpsvm_fast.model"'
+LARGEST_UNMARKED = 1 << 25
+# Most bytes of text that is not all ASCII: each character may take four bytes, several times over.
+LARGEST_NON_ASCII = 1 << 23
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -54,6 +59,15 @@ def write_bytes(path: Path, data: bytes) -> None:
 def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) -> bytes:
     """Return the contents of a regular file of limited size.
 
+    Parameters
+    ----------
+    path : Path
+    largest : int or None, default=None
+        Largest size in bytes; None for ``LARGEST_FILE``, the size of a model.
+    of_text : bool, default=True
+        Whether the file is text. Then the rest of a large file is read only if its start says that
+        it is a model.
+
     Raises
     ------
     OSError
@@ -67,15 +81,32 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise ModelFormatError("is a pipe or a device; write it to a file first")
-            data = file.read(min(largest, START)) if about.st_size <= largest else b""
+            if about.st_size > largest:
+                raise ModelFormatError(f"is larger than {largest} bytes")
+            data = file.read(min(largest, START))
+            if of_text and about.st_size > LARGEST_UNMARKED and not may_be_model(data):
+                raise ModelFormatError(
+                    f"is larger than {LARGEST_UNMARKED} bytes, and its first {START} bytes do not "
+                    "say that it is a model"
+                )
             # Endless zeros are not text, and take no space on a disk.
             if not of_text or b"\0" not in data:
-                data += file.read(max(0, min(largest, about.st_size) + 1 - len(data)))
+                data += file.read(max(0, about.st_size + 1 - len(data)))
     except OSError as error:
         raise _described_error("read", path, error) from None
-    if max(about.st_size, len(data)) > largest:
+    if len(data) > largest:
         raise ModelFormatError(f"is larger than {largest} bytes")
+    if of_text and len(data) > LARGEST_NON_ASCII and not data.isascii():
+        raise ModelFormatError(
+            f"has {len(data)} bytes with non-ASCII text, expected at most {LARGEST_NON_ASCII}; "
+            "write other characters as JSON does, such as \\u00e9"
+        )
     return data
+
+
+def may_be_model(data: bytes) -> bool:
+    """Return whether a file, or its start, says that it is a model."""
+    return MODEL_MARK in data
 
 
 def _open_nonblocking(path: str, flags: int) -> int:

@@ -48,7 +48,7 @@ FORBIDDEN = dict.fromkeys(
 INDEPENDENT = {
     "certificates": frozenset({"certificates", "exceptions", "rounding", "validation"}),
     "verification": frozenset(
-        {"certificates", "exceptions", "rounding", "validation", "verification"}
+        {"certificates", "exceptions", "files", "rounding", "validation", "verification"}
     ),
 }
 VERDICT = frozenset({"Policy", "Verification", "verify", "verify.Verification", "verify.verify"})

@@ -2,11 +2,13 @@
 
 A reader may refuse a file with its own error, or read it. It may not raise another error, take more
 than its memory and time, or quote cells. Files are read in processes of their own, which end where
-a file takes far too much; ``python -m oracles.reader_attacks FOLDER FIRST LAST ENTROPY`` is one.
+a file takes far too much; ``python -m oracles.reader_attacks FOLDER FIRST LAST ENTROPY STORED`` is
+one. Files that broke a reader are kept in tests/stored/readers.
 """
 
 from __future__ import annotations
 
+import atexit
 import copy
 import gzip
 import io
@@ -17,28 +19,42 @@ import sys
 import tempfile
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from dpsvm_fast import PrivacyLedger, verify
 from dpsvm_fast.certificates import GaussianEvent
+from dpsvm_fast.cli import app, statement
+from dpsvm_fast.cli.files import read_document
+from dpsvm_fast.cli.screen import CommandError
 from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.data.readers import npz_width
 from dpsvm_fast.exceptions import (
     InvalidParameterError,
+    InvalidTypeError,
     LedgerError,
     ModelFormatError,
-    SchemaError,
     TableError,
 )
+from dpsvm_fast.federated import FederatedSpec
 from dpsvm_fast.persist import load_model, save_model
+from dpsvm_fast.verification.verify import model_document
 from oracles.saved import fitted, sealed
+from oracles.stored import CORPUS, STORED, repeated
 
-TYPED = (InvalidParameterError, LedgerError, ModelFormatError, SchemaError, TableError)
+TYPED = (
+    *(InvalidParameterError, InvalidTypeError, LedgerError, ModelFormatError, TableError),
+    CommandError,
+)
 MAX_MEMORY, MAX_SECONDS, LONGEST_MESSAGE = 256 * 2**20, 10.0, 6000
 # Where a process ends: seconds of one file, and bytes of addresses beyond those at the start.
 LAST_SECONDS, LAST_MEMORY = 30, 4 * 2**30
@@ -86,8 +102,8 @@ def rows_of(record: dict[str, Any], **how: Any) -> Callable[[Path], Any]:
 
 
 def model(path: Path) -> None:
-    """Load a model, and use it."""
-    found = load_model(path, verify=False)
+    """Load a model, some with their certificates recomputed, and use it."""
+    found = load_model(path, verify=zlib.crc32(path.read_bytes()) % 4 == 0)
     use = getattr(found, "predict", None) or found.transform
     use(np.zeros((1, found.n_features_in_)))
 
@@ -136,8 +152,30 @@ def seeds() -> list[Seed]:
         ),
         Seed("s.json", json.dumps(SCHEMA).encode(), TableSchema.load),
         Seed("s.toml", toml_text().encode(), TableSchema.load),
+        Seed("x.policy.toml", POLICY.encode(), policy),
+        Seed("x.project.toml", b'[fit]\nepsilon = 2\nmodel = "linear"\n', project),
+        Seed("x.spec.json", SPEC.to_json().encode(), specification),
+        Seed("budget.ledger", ledger_file(), ledger),
+        Seed("x.snapshot.json", (STORED / "ledger_v1.json").read_bytes(), snapshot),
+        Seed("x.anchor", anchor_file(), anchor),
     ]
-    return [*found, *document_seeds(), Seed("budget.ledger", ledger_file(), ledger)]
+    return [*found, *document_seeds()]
+
+
+def corpus() -> list[Seed]:
+    """Every file that is kept, with each reader of its kind."""
+    found = []
+    for path in sorted(set(CORPUS.iterdir()) - {CORPUS / "README.md"}):
+        name, content = path.name, path.read_bytes()
+        if name.endswith(".ledger.gz"):
+            name, content = name.removesuffix(".gz"), gzip.decompress(content)
+        found += [Seed(name, content, read) for read in READERS[name.partition(".")[2]]]
+    return found
+
+
+def npz_width_of(path: Path) -> None:
+    """Ask only for the number of columns."""
+    npz_width(str(path))
 
 
 def ledger_file() -> bytes:
@@ -150,11 +188,39 @@ def ledger_file() -> bytes:
         return path.read_bytes()
 
 
+@cache
+def anchored() -> tuple[Path, Path, bytes]:
+    """A budget and its anchor, in a folder of their own; and what says whose anchor it is."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    path, beside = Path(folder.name) / "budget", Path(folder.name) / "anchor"
+    PrivacyLedger(3.0, 1e-5, path=path, anchor=beside).spend(GaussianEvent(5.0, 1.0, "add_remove"))
+    return path, beside, beside.read_bytes().split()[3]
+
+
+def anchor_file() -> bytes:
+    """Its anchor, of any budget."""
+    _, beside, identity = anchored()
+    return beside.read_bytes().replace(identity, IDENTITY)
+
+
+def anchor(path: Path) -> None:
+    """Open a budget with these bytes as its anchor."""
+    budget, beside, identity = anchored()
+    beside.write_bytes(path.read_bytes().replace(IDENTITY, identity))
+    ledger(budget)
+
+
 def ledger(path: Path) -> None:
     """Open a budget, and ask what is left."""
     found = PrivacyLedger.open(path)
     assert found.remaining() >= 0.0
     assert isinstance(str(found), str)
+
+
+def snapshot(path: Path) -> None:
+    """Load the copy of a budget, and ask what is left."""
+    assert PrivacyLedger.load(path).remaining() >= 0.0
 
 
 def toml_text() -> str:
@@ -164,6 +230,13 @@ def toml_text() -> str:
         'work = { categories = ["p", 2], unknown = "none" }\nold = { boolean = true }\n'
         '[columns."a b"]\nignore = true\n[csv]\ndelimiter = ";"\nmissing_values = ["", "x"]\n'
     )
+
+
+SPEC = FederatedSpec.dp_helmet(
+    n_users=4, n_features=4, classes=[0, 1], epsilon=1.0, delta=1e-6, max_records=20, n_epochs=2
+)
+POLICY = 'epsilon = 1e4\ndelta = 0.5\nunit = ["row"]\nforbidden_caveats = ["cluster"]\n'
+IDENTITY = b"IDENTITY"
 
 
 def npz_seeds() -> Iterator[Seed]:
@@ -214,10 +287,60 @@ def document_seeds() -> list[Seed]:
     return found
 
 
+def text_of(path: Path) -> str:
+    """Any bytes as text."""
+    return path.read_bytes().decode("utf-8", errors="surrogateescape")
+
+
 def certificate(path: Path) -> None:
     """Verify what may be a certificate."""
-    text = path.read_bytes().decode("utf-8", errors="surrogateescape")
-    verify(text)
+    verify(text_of(path))
+
+
+def document(path: Path) -> None:
+    """Read what may be a certificate or a model, as commands do."""
+    read_document(path, None)
+
+
+def specification(path: Path) -> None:
+    """Read what may be agreed on by parties."""
+    FederatedSpec.from_json(text_of(path))
+
+
+def policy(path: Path) -> None:
+    """Read what may be rules."""
+    statement._rules(path)
+
+
+def project(path: Path) -> None:
+    """Read what may be options of commands."""
+    with mock.patch.object(app, "PROJECT", path):
+        app._project(["fit"], ("epsilon", "model"))
+
+
+CSV = (rows_of(SCHEMA), rows_of(SCHEMA | {"csv": {"encoding": "utf-16"}}))
+LIBSVM = (
+    rows_of(MATRIX | {"n_features": 3}),
+    rows_of(MATRIX | {"n_features": 3, "zero_based": True}, labelled=False),
+)
+NPZ = (*(rows_of(MATRIX | {"classes": one}) for one in ([0, 1], ["no", "yes"])), npz_width_of)
+TABLE = (rows_of(SCHEMA), rows_of(MATRIX | {"target": "y"}, labelled=False))
+# Readers by the end of a file's name.
+READERS: dict[str, tuple[Callable[[Path], Any], ...]] = {
+    **dict.fromkeys(("csv", "csv.gz", "tsv"), CSV),
+    **dict.fromkeys(("svm", "svm.gz"), LIBSVM),
+    **dict.fromkeys(("parquet", "arrow"), TABLE),
+    "npz": NPZ,
+    **dict.fromkeys(("schema.json", "toml"), (TableSchema.load,)),
+    "model.json": (model, load_model, document, model_document),
+    "certificate.json": (certificate, document),
+    "spec.json": (specification,),
+    **dict.fromkeys(("policy.toml", "policy.json"), (policy,)),
+    "project.toml": (project, TableSchema.load),
+    "ledger": (ledger,),
+    "anchor": (anchor,),
+    "snapshot.json": (snapshot,),
+}
 
 
 def changed_bytes(random: Random, content: bytes, others: list[bytes]) -> bytes:
@@ -279,12 +402,13 @@ def changed_document(random: Random, content: bytes) -> bytes:
 
 def changed(random: Random, seed: Seed, others: list[bytes]) -> bytes:
     """One changed file."""
-    is_document = seed.name.endswith(("model.json", "certificate.json", "s.json"))
-    if is_document and random.randrange(4):
-        return changed_document(random, seed.content)
     content = seed.content
-    if seed.name.endswith(".gz") and random.randrange(2):
-        return gzip.compress(changed_bytes(random, gzip.decompress(content), others), mtime=0)
+    # A file that is kept may be damaged already.
+    with suppress(ArithmeticError, ValueError, RecursionError, OSError, EOFError, zlib.error):
+        if seed.name.endswith(".json") and random.randrange(4):
+            return changed_document(random, content)
+        if seed.name.endswith(".gz") and random.randrange(2):
+            return gzip.compress(changed_bytes(random, gzip.decompress(content), others), mtime=0)
     return changed_bytes(random, content, others)
 
 
@@ -329,9 +453,10 @@ def fault_of(seed: Seed, path: Path) -> str | None:
     return fault
 
 
-def read_changed(folder: Path, first: int, last: int, entropy: int) -> None:
+def read_changed(folder: Path, first: int, last: int, entropy: int, stored: int) -> None:
     """Read changed files of these numbers; print the number of each, and what went wrong."""
-    every = seeds()
+    # Most mutants are of good files: fewer checks refuse them.
+    every = [*seeds() * 4, *corpus()] if stored else seeds()
     others = [seed.content for seed in every]
     try:
         import resource
@@ -354,15 +479,16 @@ def read_changed(folder: Path, first: int, last: int, entropy: int) -> None:
         if fault is None:
             path.unlink()
         else:
-            sys.stdout.write(f"{number} {path}: {' '.join(fault.split())}\n")
+            said = f"{path}: {' '.join(fault.split())}; {repeated(path)}"
+            sys.stdout.write(f"{number} {said}\n")
 
 
-def faults(folder: Path, n_files: int, entropy: int) -> list[str]:
-    """Read so many changed files; what went wrong, with what is needed to repeat it."""
+def faults(folder: Path, n_files: int, entropy: int, *, stored: bool = False) -> list[str]:
+    """Read so many changed files, also changed ones of those kept; what went wrong, with bytes."""
     found: list[str] = []
     first = 0
     while first < n_files:
-        words = [folder, first, n_files, entropy]
+        words = [folder, first, n_files, entropy, int(stored)]
         done = subprocess.run(
             [sys.executable, "-m", __name__, *map(str, words)],
             # Wherever the tests were started: the package of this file is found there.

@@ -111,6 +111,18 @@ def test_what_is_taken_out_or_added_is_missed(tmp_path: Path, kind: str) -> None
         assert_refused(rewritten(path, more), ".", verify=False)
 
 
+@every_kind
+def test_null_in_any_place_is_met_by_the_check_of_that_place(tmp_path: Path, kind: str) -> None:
+    """The net for errors without a type, whose sentence names nothing, has nothing to catch."""
+    document = document_of(kind, tmp_path)
+    for way in (way for way in places(document) if way[0] == "model" and "privacy" not in way):
+        path = rewritten(tmp_path / "forged.json", changed(document, way, None))
+        try:
+            load_model(path, verify=False)
+        except ModelFormatError as error:
+            assert "its contents are inconsistent" not in str(error), way  # noqa: PT017
+
+
 @pytest.mark.parametrize("name", ["os.system", "eval", "SVC", "StandardScaler", "", 3, None])
 def test_no_other_class_is_made(tmp_path: Path, name: Any) -> None:
     document = document_of("output", tmp_path)
@@ -195,6 +207,7 @@ INCONSISTENT: list[tuple[str, dict[tuple[Any, ...], Any], str]] = [
     ("kernel", {("attributes", "features_", "n_features"): 5}, "as many features"),
     ("kernel", {("attributes", "features_", "structure"): "slow"}, "expected one of"),
     ("features", {("attributes", "features", "kernel"): "laplacian"}, "frequencies of 'rbf'"),
+    ("features", {("attributes", "features"): None}, "attributes.features: .*got NoneType"),
     ("federated", {("parameters", "spec", "classes"): [0, 2]}, "of the specification"),
     ("federated", {("parameters", "spec", "n_users"): 5}, "another n_users: 5, the certificate 4"),
     ("federated", {("parameters", "spec", "unit"): "person"}, "another unit: 'person'"),

@@ -44,9 +44,10 @@ from dpsvm_fast.validation import (
 # JSON from anywhere: one value, finite numbers, each key once, within memory and depth.
 
 
-# Python's objects are many times larger than their text: this many take some 250 MB at worst. A
-# model of 100,000 named columns with its schema has 600,000.
-MAX_VALUES = 850_000
+# Python's objects are many times larger than their text: this many take some 240 MB at worst.
+MAX_VALUES = 650_000
+# The same of saved models: one of 100,000 named columns with its schema has 700,000.
+MAX_MODEL_VALUES = 850_000
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MAX_LEVELS = 64
 # Most digits of a whole number; Python itself refuses thousands.
@@ -55,8 +56,14 @@ MAX_DIGITS = 1000
 LARGEST = sys.float_info.max
 
 
-def loads(text: str) -> Any:
+def loads(text: str, *, of_model: bool = False) -> Any:
     """Return the value of a JSON text.
+
+    Parameters
+    ----------
+    text : str
+    of_model : bool, default=False
+        Whether the text says that it is a saved model, which may have more values.
 
     Raises
     ------
@@ -65,7 +72,7 @@ def loads(text: str) -> Any:
     ValueError
         The text is not accepted; the message ends the sentence "the file ...".
     """
-    check_size(text)
+    check_size(text, of_model=of_model)
     try:
         value = json.loads(
             text,
@@ -80,10 +87,11 @@ def loads(text: str) -> Any:
     return value
 
 
-def check_size(text: str) -> None:
+def check_size(text: str, *, of_model: bool = False) -> None:
     """Refuse a text with too many values, as ``loads`` does."""
-    if sum(map(text.count, ",[{")) > MAX_VALUES:
-        raise ValueError(f"has more than {MAX_VALUES} values")
+    most = MAX_MODEL_VALUES if of_model else MAX_VALUES
+    if sum(map(text.count, ",[{")) > most:
+        raise ValueError(f"has more than {most} values")
 
 
 def _finite(text: str) -> float:
@@ -131,8 +139,8 @@ def _check_levels(value: object) -> None:
     raise ValueError("is nested too deeply")
 
 
-def read_json(text: str) -> Any:
-    """Parse a certificate; refuse NaN, infinities and repeated fields.
+def read_json(text: str, *, of_model: bool = False) -> Any:
+    """Parse a certificate or a model; refuse NaN, infinities and repeated fields.
 
     Raises
     ------
@@ -140,7 +148,7 @@ def read_json(text: str) -> Any:
         Anything that is not such JSON.
     """
     try:
-        return loads(text)
+        return loads(text, of_model=of_model)
     except json.JSONDecodeError:
         reason = "expected the JSON text that to_json() returns, not a file name"
     except ValueError as error:

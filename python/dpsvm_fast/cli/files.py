@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.cli.screen import CommandError, note
 from dpsvm_fast.exceptions import ModelFormatError
-from dpsvm_fast.files import checked_key, read_bytes
+from dpsvm_fast.files import checked_key, may_be_model, read_bytes
 
 if TYPE_CHECKING:
     from dpsvm_fast.persist import SavedModel
@@ -189,9 +189,7 @@ def draw(draft: Draft, plot: Callable[[Any], Any]) -> None:
     draft.publish()
 
 
-MODEL, BOUND = "dpsvm_fast.model", "dpsvm_fast.bound_certificate"
-# A certificate is smaller; more would be another kind of file.
-LARGEST_FILE = 1 << 25
+BOUND = "dpsvm_fast.bound_certificate"
 
 
 @dataclass(frozen=True)
@@ -250,14 +248,15 @@ def read_document(path: Path, key: Path | None) -> Document:
     try:
         data = read_bytes(path)
         # Anything that may be a model is checked as one: its arrays may be large.
-        is_model = b'"' + MODEL.encode() + b'"' in data
-        if not is_model and len(data) > LARGEST_FILE:
-            raise ModelFormatError("is too large for a certificate")
-        text = data.decode("utf-8-sig")
-        record = None
+        is_model = may_be_model(data)
+        digest = hashlib.sha256(data).hexdigest()
+        text, record = "", None
         if not is_model:
+            text = data.decode("utf-8-sig")
             check_size(text)
             record = json.loads(text)
+        # A large model is read again, and need not be in memory twice.
+        del data
     except OSError as error:
         reason = str(error).partition(f"{str(path)!r}: ")[2] or str(error)
         raise CommandError(f"{path} cannot be read: {reason}") from error
@@ -265,7 +264,6 @@ def read_document(path: Path, key: Path | None) -> Document:
         raise CommandError(f"{path} cannot be read: it {error}") from error
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
-    digest = hashlib.sha256(data).hexdigest()
     if is_model:
         # Whether its certificate holds is not asked yet.
         saved = opened_model(path, key)

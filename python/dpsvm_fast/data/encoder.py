@@ -94,7 +94,7 @@ class SchemaEncoder(PublicTransformer):
         TypeError
             X is not a table.
         """
-        named = _named(checked_schema(self.schema), list(_columns(X)))
+        named = _named(checked_schema(self.schema), _table(X)[1])
         self.__dict__.update(schema_=named, **read_columns(named))
         return self
 
@@ -117,11 +117,11 @@ class SchemaEncoder(PublicTransformer):
         TypeError
             X is not a table.
         """
-        columns = _columns(X)
-        schema = _named(known_schema(self), list(columns))
+        table, names = _table(X)
+        schema = _named(known_schema(self), names)
         decoder = RowDecoder(schema, labelled=False, file="X", room=NO_LIMIT, names_rows=False)
         cells = [
-            decoder.cells(number, _cells(columns[one.name], one))
+            decoder.cells(number, _cells(table[one.name], one))
             for number, one in enumerate(schema.features)
         ]
         if len({len(column) for column in cells}) > 1:
@@ -214,13 +214,14 @@ def frame_template(
     public = check.check_items("public", public, "a list of column names")
     for name in public:
         check.check_type("public", name, str, "a list of column names")
-    columns, named = _columns(frame), filter(None, (target, person))
-    if unknown := [name for name in (*public, *named) if name not in columns]:
+    (table, names), named = _table(frame), filter(None, (target, person))
+    present, values_shown = set(names), set(public)
+    if unknown := [name for name in (*public, *named) if name not in present]:
         raise TableError(f"X: no column {quoted(str(unknown[0]))}")
-    facts = {name: _facts(column, known=name in public) for name, column in columns.items()}
+    facts = {name: _facts(table[name], known=name in values_shown) for name in names}
     classes = []
     if target is not None:
-        classes = _values(columns[target]) if target in public else []
+        classes = _values(table[target]) if target in values_shown else []
         classes = sorted({one for one in classes if not is_missing(one)})
     return template_lines(target, facts, classes, person)
 
@@ -253,8 +254,8 @@ def _named(schema: TableSchema, names: list[str]) -> TableSchema:
     return schema.of_names(names, labelled=False, file="X")
 
 
-def _columns(X: Any) -> dict[str, Any]:
-    """Return the columns by name."""
+def _table(X: Any) -> tuple[Any, list[str]]:
+    """Return a table whose columns are items, with their names; no column is taken out yet."""
     table = tabular(X)
     if table is None and not isinstance(X, Mapping):
         raise InvalidTypeError(
@@ -266,7 +267,7 @@ def _columns(X: Any) -> dict[str, Any]:
         raise InvalidTypeError("X: expected strings as column names")
     if twice := repeated(names):
         raise TableError(f"X: duplicate column name {twice}")
-    return {name: X[name] for name in names} if table is None else {n: table[n] for n in names}
+    return X if table is None else table, names
 
 
 def _kind(column: Any) -> str:
@@ -296,6 +297,11 @@ def _cells(values: Any, column: Column) -> Any:
     TableError
         The type of the cells does not fit the schema.
     """
+    dtype: Any = getattr(values, "dtype", None)
+    is_numpy = isinstance(dtype, np.dtype) and not isinstance(values, np.ma.MaskedArray)
+    if is_numpy and dtype.kind in "biuf":
+        # First, since asking pandas for what it does not have takes long.
+        return np.asarray(values)
     if hasattr(values, "combine_chunks"):
         # An array of pyarrow, whose types are known: one chunk, or several combined.
         values = values.combine_chunks()
@@ -303,17 +309,18 @@ def _cells(values: Any, column: Column) -> Any:
         kind = kind_of(values.type)
         if kind in (ACCEPTED["bounds"][0] if column.bounds is not None else TYPES):
             return values
-    dtype = getattr(values, "dtype", None)
     kind = getattr(dtype, "kind", "") or ""
     if kind == "M" and column.dates is not None:
         if getattr(dtype, "tz", None) is not None:
             values = values.dt.tz_convert(None)
         if isinstance(values.dtype, np.dtype):
             return np.asarray(values)
-    if isinstance(dtype, np.dtype) and not isinstance(values, np.ma.MaskedArray):
-        if kind in "biuf":
-            return np.asarray(values)
-    elif column.bounds is not None and hasattr(values, "to_numpy") and dtype is not None:
+    if (
+        not is_numpy
+        and column.bounds is not None
+        and hasattr(values, "to_numpy")
+        and dtype is not None
+    ):
         # pandas' own types say their kind; polars has NaN for what is missing.
         how = {"dtype": np.float64, "na_value": np.nan} if kind and kind in "biuf" else {}
         found = of_numpy(values).to_numpy(**how)

@@ -222,9 +222,14 @@ class FederatedSpec(PartyCounts):
             raise InvalidParameterError.of(
                 "min_records", got=self.min_records, accepted="at most max_records"
             )
-        self._settle()
-        # Planned now: a specification for which no noise suffices is refused first.
-        _ = self.rounds
+        try:
+            self._settle()
+            # Planned now: a specification for which no noise suffices is refused first.
+            _ = self.rounds
+        except ArithmeticError:
+            raise InvalidParameterError(
+                "specification: its numbers are too large or too small to compute with"
+            ) from None
 
     def _settle(self) -> None:
         """Replace "auto" by numbers, by public rules."""

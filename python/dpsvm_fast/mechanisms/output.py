@@ -259,14 +259,23 @@ class ProjectedSGD:
         intercept_scaling: float,
         row_norm: float,
     ) -> float:
-        """Return a bound on the distance of the computed weights from those of real arithmetic."""
-        bound: float = _core.projected_sgd_rounding(
-            n_samples=self.n_samples,
-            n_columns=n_columns,
-            **self._compiled(loss, C, row_norm),
-            data_norm=data_norm,
-            intercept_scaling=intercept_scaling,
-        )
+        """Return a bound on the distance of the computed weights from those of real arithmetic.
+
+        Raises
+        ------
+        InvalidParameterError
+            Updates or rows are so large that no bound is of use.
+        """
+        try:
+            bound: float = _core.projected_sgd_rounding(
+                n_samples=self.n_samples,
+                n_columns=n_columns,
+                **self._compiled(loss, C, row_norm),
+                data_norm=data_norm,
+                intercept_scaling=intercept_scaling,
+            )
+        except ValueError as error:
+            raise InvalidParameterError(str(error)) from None
         return bound
 
 

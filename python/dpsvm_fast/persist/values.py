@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dpsvm_fast.certificates.record import Options, Range, Record, exactly, loads
 from dpsvm_fast.certificates.statement import digest_of, signature_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.files import may_be_model
 
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
 
@@ -200,9 +201,6 @@ FORMAT = "dpsvm_fast.model"
 VERSION = 5
 
 
-# Largest file that is not all ASCII: each character may take four bytes, several times over.
-LARGEST_TEXT = 2**24
-
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
 # What reading a file finds out about its signature.
 UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
@@ -230,19 +228,17 @@ def parsed(data: bytes) -> dict[str, Any]:
     ModelFormatError
         The file is not one JSON object within the limits.
     """
-    if len(data) > LARGEST_TEXT and not data.isascii():
-        raise ModelFormatError(
-            f"has {len(data)} bytes with non-ASCII text, which save_model escapes; expected at "
-            f"most {LARGEST_TEXT}"
-        )
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ModelFormatError("is not text; expected a file that save_model wrote") from None
+    of_model = may_be_model(data)
+    # A large file need not be in memory twice.
+    del data
     if not text.strip():
         raise ModelFormatError("is empty; expected a file that save_model wrote")
     try:
-        document = loads(text)
+        document = loads(text, of_model=of_model)
     except json.JSONDecodeError as error:
         raise ModelFormatError(_no_json(text, error)) from None
     except ValueError as error:

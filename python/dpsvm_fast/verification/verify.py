@@ -31,7 +31,8 @@ from dpsvm_fast.certificates.statement import (
     signature_of,
 )
 from dpsvm_fast.certificates.words import CAVEATS, UNITS, stated
-from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
+from dpsvm_fast.files import may_be_model, read_bytes
 from dpsvm_fast.validation import check_path, check_type
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
@@ -256,12 +257,14 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
         path = Path(check_path("model", model))
         if path.exists() and not path.is_file():
             raise InvalidParameterError("model: expected a file, not a folder, pipe or device")
-        with path.open("rb") as file:
-            data = file.read(LARGEST_FILE + 1)
-        if len(data) > LARGEST_FILE:
-            raise InvalidParameterError(f"model: expected a file of at most {LARGEST_FILE} bytes")
         try:
-            document = read_json(data.decode("utf-8-sig"))
+            data = read_bytes(path, LARGEST_FILE)
+            text, of_model = data.decode("utf-8-sig"), may_be_model(data)
+            # A large file need not be in memory twice.
+            del data
+            document = read_json(text, of_model=of_model)
+        except ModelFormatError as error:
+            raise InvalidParameterError(f"model: the file {error}") from None
         except ValueError:
             document = None
     if not isinstance(document, Mapping) or document.get("format") != MODEL:
@@ -537,8 +540,8 @@ dict or str
     Verification
         False if a number does not follow, the release is not private, or the certificate cannot be
         read (another version, unknown fields). False and ``undecided`` with more than eight
-        numerical privacy profiles, such as those of objective perturbation, or more than about half
-        a minute of work.
+        numerical privacy profiles, such as those of objective perturbation, or more than about 10 s
+        of work.
 
     Raises
     ------
