@@ -625,12 +625,12 @@ def test_a_large_file_that_does_not_start_as_a_model_is_not_read(
 
 @linux
 @pytest.mark.slow
-def test_a_large_model_takes_about_three_times_its_file(tmp_path: Path) -> None:
+def test_a_large_model_takes_about_four_times_its_file(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     rows = sparse.random(60, 400_000, density=1e-5, format="csr", random_state=0, dtype=np.float32)
     model = OutputPerturbationSVC(2.0, classes=range(10))
     save_model(model.fit(rows, np.arange(60) % 10), path)
-    most = 3.5 * path.stat().st_size + 10 * MIB
+    most = 4.5 * path.stat().st_size + 10 * MIB
     assert path.stat().st_size > 40 * MIB
     for read in (load_model, model_document, lambda path: main(["verify", str(path)])):
         assert peak_of(partial(read, path)) < most
