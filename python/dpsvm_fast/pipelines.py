@@ -318,8 +318,7 @@ def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
 # What the steps of a pipeline learn from its rows, and its cost.
 #
 # A step is *private* when its fit is one of this library's releases, *public* when it maps every
-# row
-# by itself and by public numbers or categories, and has *learned* otherwise: what was fitted on
+# row by itself and by public numbers or categories, and has *learned* otherwise: what was fitted on
 # private rows by anything else may repeat them.
 
 

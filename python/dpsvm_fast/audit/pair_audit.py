@@ -492,11 +492,9 @@ def _claim_of_part(statement: Any, adjacency: str, part: str) -> Claim:
 # Many releases of one estimator on one data set, by the estimator's own mechanism.
 #
 # What does not differ between fits is done once: parameters, validation, the plan of the noise,
-# exact
-# sums, and minimisers that the noise does not reach. Everything random comes from the source that
-# is
-# passed, in the order in which ``fit`` takes it, so that one release from a seeded source is what
-# ``fit`` with that seed publishes, to the last bit.
+# exact sums, and minimisers that the noise does not reach. Everything random comes from the source
+# that is passed, in the order in which ``fit`` takes it, so that one release from a seeded source
+# is what ``fit`` with that seed publishes, to the last bit.
 
 
 Array = NDArray[np.float64]

@@ -29,8 +29,7 @@ from dpsvm_fast.validation import optional_module
 #
 # A loader can be pickled. It opens what it needs when it is called and holds it no longer: a worker
 # that has called it keeps neither files nor mappings. None of them shows rows in its ``repr``,
-# which
-# a cluster may write into a log.
+# which a cluster may write into a log.
 
 
 @dataclass(frozen=True, eq=False, repr=False)

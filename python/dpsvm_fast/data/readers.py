@@ -1653,8 +1653,7 @@ def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
 # numpy's .npz files with X and y, a block of rows at a time.
 #
 # Nothing that a file declares is believed: sizes of arrays have to be those of the members that
-# hold
-# them, and rows have to fit into their share of the room before any of them is read.
+# hold them, and rows have to fit into their share of the room before any of them is read.
 
 
 # Parts of the room: rows that are read at a time, one row, and an array that is kept whole.

@@ -236,13 +236,11 @@ def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
 
 # How much discrete noise each party adds, and on which grid: known before any data are read.
 #
-# Every party adds independent noise :math:`D_{\mathbb Z}(\sigma)`, :math:`P(k) \propto
-# \exp(-k^2 / (2 \sigma^2))` with a power of two for sigma, to its integers. In any sum that is
-# released at least h of these noises are unknown to everybody, and the sum is within total
-# variation
-# distance tau of a post-processing of the Gaussian mechanism with standard deviation :math:`g
-# \sqrt{h \sigma^2 - r^2}`: docs/proofs/federated.md. So the step g follows from the deviation
-# that is
+# Every party adds independent noise :math:`D_{\mathbb Z}(\sigma)`, :math:`P(k) \propto \exp(-k^2 /
+# (2 \sigma^2))` with a power of two for sigma, to its integers. In any sum that is released at
+# least h of these noises are unknown to everybody, and the sum is within total variation distance
+# tau of a post-processing of the Gaussian mechanism with standard deviation :math:`g \sqrt{h
+# \sigma^2 - r^2}`: docs/proofs/federated.md. So the step g follows from the deviation that is
 # wanted. All numbers are rounded towards more noise.
 
 

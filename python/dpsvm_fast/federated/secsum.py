@@ -29,9 +29,8 @@ from dpsvm_fast.validation import check_fraction, check_integer, check_positive,
 # Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who
 # vanishes may be chosen by the others, so the worst case is that all who vanish are honest.
 #
-# Shares are typed as decimals: the float 0.9, which is a little more, of 10 parties are 9 of
-# them. So
-# products are taken a little towards the number typed before they are rounded to whole parties.
+# Shares are typed as decimals: the float 0.9, which is a little more, of 10 parties are 9 of them.
+# So products are taken a little towards the number typed before they are rounded to whole parties.
 
 
 # Numbers that parties contribute are smaller than this in size, so that with their signs they have

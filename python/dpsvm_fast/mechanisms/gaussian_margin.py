@@ -49,12 +49,10 @@ from dpsvm_fast.rounding import add_down, sqrt_up
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
 #
 # Proved in docs/proofs/gaussian_margin.md, section "Mixtures". A few steps of Lloyd's algorithm,
-# each
-# from one noisy sum over the records. With q a record's row of norm at most 1, rounded towards zero
-# to multiples of 2**-20, a record adds (q, 1/2) to the cell of its nearest centre, and nothing to
-# all
-# other cells: of norm at most :math:`\sqrt{1 + 1/4}`, however many cells there are. The cell is a
-# function of the record and of what was released before.
+# each from one noisy sum over the records. With q a record's row of norm at most 1, rounded towards
+# zero to multiples of 2**-20, a record adds (q, 1/2) to the cell of its nearest centre, and nothing
+# to all other cells: of norm at most :math:`\sqrt{1 + 1/4}`, however many cells there are. The cell
+# is a function of the record and of what was released before.
 #
 # In the first step every class is one cell. Its noisy mean is where the next cells meet, in
 # directions from a public seed.

@@ -78,15 +78,12 @@ from dpsvm_fast.rounding import (
 # Public defaults of gradient perturbation: functions of settings, never of data.
 #
 # Everything is in units of rows divided by their norm bound, so that :math:`\kappa_t` is the norm
-# of
-# such a row with its constant feature.
+# of such a row with its constant feature.
 #
 # Noise of standard deviation sigma on each of T sums, each over a share q of the records, counts
-# for
-# :math:`s = \sigma / (q \sqrt T)` on one sum over all. With full batches s is R / mu, R the clip
-# norm
-# and mu the parameter of Gaussian differential privacy. The total step, over which W goes from 0 to
-# where it is released, is :math:`1 / \lambda` with
+# for :math:`s = \sigma / (q \sqrt T)` on one sum over all. With full batches s is R / mu, R the
+# clip norm and mu the parameter of Gaussian differential privacy. The total step, over which W goes
+# from 0 to where it is released, is :math:`1 / \lambda` with
 #
 # .. math:: \lambda = c \, \kappa_t \, s
 #

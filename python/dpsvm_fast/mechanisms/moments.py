@@ -38,13 +38,11 @@ from dpsvm_fast.rounding import div_up, fraction_up, mul_up, sqrt_up
 #
 # Proved in docs/proofs/auto_pipeline.md, sections "Exact sums" and "Centre". With rows of norm at
 # most 1, one record moves :math:`(\sum_i u_i, n/2)` by at most :math:`\sqrt{1 + 1/4}`: the number
-# of
-# rows costs an eighth more noise instead of a separate budget. Where it is public
+# of rows costs an eighth more noise instead of a separate budget. Where it is public
 # (``replace_one``), the sum alone is released, and a replacement moves it by at most 2.
 #
 # Sums come from rows whose entries are multiples of 2**-20 and are exact; the noise is drawn
-# exactly
-# on a grid at least as coarse.
+# exactly on a grid at least as coarse.
 
 
 # Rows, hence their sums and a released centre, are multiples of this.
@@ -162,9 +160,8 @@ def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 # :math:`\varphi(1)` and :math:`\varphi(-1)`.
 #
 # Of all pairs :math:`(z, b (z^2 - t))`, :math:`b = \sqrt 2` with :math:`t = 3/4` has the smallest
-# sum
-# of the noise variances of mean and mean square; the numbers above are within half a percent of it,
-# and make the sums multiples of 2**-23.
+# sum of the noise variances of mean and mean square; the numbers above are within half a percent of
+# it, and make the sums multiples of 2**-23.
 
 
 # b, t, and their product: the largest length of a pair.

@@ -95,9 +95,8 @@ def check_row_norm(data_norm: float, intercept_scaling: float, row_norm: float) 
 
 # The power-of-two grid on which weights are released, and the release on it.
 #
-# Proved in docs/proofs/grid_gaussian.md: rounded weights plus exactly sampled rounded Gaussians
-# are a
-# post-processing of the weights plus Gaussians of the real numbers.
+# Proved in docs/proofs/grid_gaussian.md: rounded weights plus exactly sampled rounded Gaussians are
+# a post-processing of the weights plus Gaussians of the real numbers.
 
 
 # A noise scale of at most this many grid steps: sums of steps stay far inside 2**53.
@@ -317,9 +316,8 @@ class WeightNoise(CalibratedNoise):
 # A sum over records to which noise is added: how far neighbours move it, and the noise for that.
 #
 # Gaussian noise is calibrated to a parameter of Gaussian differential privacy, mu = sensitivity
-# over
-# sigma, because the squares of such parameters add up under composition. Every number is rounded
-# towards more noise; nothing here reads data.
+# over sigma, because the squares of such parameters add up under composition. Every number is
+# rounded towards more noise; nothing here reads data.
 
 
 # A standard deviation of more grid steps is refused by the exact sampler.
@@ -552,16 +550,14 @@ class SumRelease:
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.
 #
 # Proved in docs/proofs/private_pca.md, sections "Second moments" and "Symmetric noise". One row u
-# of
-# norm at most 1 moves :math:`\sum_i u_i u_i^\top` by :math:`\|u\|^2 \le 1` in Frobenius norm. A
+# of norm at most 1 moves :math:`\sum_i u_i u_i^\top` by :math:`\|u\|^2 \le 1` in Frobenius norm. A
 # replacement moves it by at most :math:`\sqrt2`, because
 #
 # .. math:: \|u u^\top - v v^\top\|_F^2 = \|u\|^4 + \|v\|^4 - 2 \langle u, v \rangle^2 \le 2.
 #
 # In the space of symmetric matrices with that norm the isotropic Gaussian has variance
 # :math:`\sigma^2` on the diagonal and :math:`\sigma^2 / 2` off it (Dwork, Talwar, Thakurta and
-# Zhang,
-# STOC 2014, with half the variance off the diagonal).
+# Zhang, STOC 2014, with half the variance off the diagonal).
 
 
 # Rounding to the grid costs at most this share of the sensitivity, unless the noise would then

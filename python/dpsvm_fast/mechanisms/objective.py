@@ -61,8 +61,7 @@ from dpsvm_fast.rounding import (
 #
 # The privacy of the minimiser of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2}
 # \|W\|_F^2 + \langle B, W \rangle` rests on B and on lambda, which bounds the share of one record
-# in
-# the curvature. Proved in docs/proofs/objective_perturbation.md.
+# in the curvature. Proved in docs/proofs/objective_perturbation.md.
 
 
 # The numbers in B are rounded by at most this share of the gradient's tolerance.
@@ -403,19 +402,17 @@ def _calibrated(
 
 # Pure objective perturbation: the price of a curvature, the noise rate, the best regularisation.
 #
-# The minimiser W of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 +
-# \langle B, W \rangle` with B of density proportional to :math:`\exp(-\beta \|B\|)`. As proved in
-# docs/proofs/objective_perturbation.md, section "Pure epsilon", one record whose loss has
-# gradient a
-# and Hessian H in the scores moves the log-density of W by at most
+# The minimiser W of :math:`\sum_i \phi_{y_i}(W \tilde x_i) + \tfrac{\lambda}{2} \|W\|_F^2 + \langle
+# B, W \rangle` with B of density proportional to :math:`\exp(-\beta \|B\|)`. As proved in
+# docs/proofs/objective_perturbation.md, section "Pure epsilon", one record whose loss has gradient
+# a and Hessian H in the scores moves the log-density of W by at most
 #
 # .. math:: \beta \kappa_t \|a\| + \log \det(1 + \rho H), \qquad \rho = \kappa_t^2 / \lambda,
 #
 # a replaced record by :math:`\beta \kappa_t L` more. Where curvature is large only when the
-# gradient
-# is small, the largest sum is less than the sum of the largest terms, and often no more than its
-# first term. In the unit :math:`\kappa_t = 1` (b = beta kappa_t, f = 1 or 2 records, kappa the
-# curvature ratio, n scores):
+# gradient is small, the largest sum is less than the sum of the largest terms, and often no more
+# than its first term. In the unit :math:`\kappa_t = 1` (b = beta kappa_t, f = 1 or 2 records, kappa
+# the curvature ratio, n scores):
 #
 # - ``logistic`` law: :math:`\max_{0 \le u \le 1} b \sqrt n (f-1+u) + n \log(1 + \kappa u (1-u))`.
 #   With the gradients :math:`u_k`, the sum over scores of :math:`\log(1 + \kappa (u_k - u_k^2))` is

@@ -106,9 +106,8 @@ INTERCEPT = 0.2
 # Sensitivity and rounding of projected SGD: proved in docs/proofs/projected_sgd.md.
 #
 # The mean-form objective has :math:`\Lambda = 1/(nC)`. With k passes of l updates on b of n rows
-# the
-# last iterates of neighbours differ by at most :math:`2 L \kappa_t / (b l \Lambda)`, and never by
-# more than the diameter of the ball. n is public: the relation is replacement.
+# the last iterates of neighbours differ by at most :math:`2 L \kappa_t / (b l \Lambda)`, and never
+# by more than the diameter of the ball. n is public: the relation is replacement.
 
 
 PROJECTIONS = ("joint", "per_class")

@@ -605,10 +605,8 @@ class Scoring:
 # The number of runs of a search by random stopping, drawn exactly.
 #
 # Only fair draws of whole numbers and comparisons of whole numbers are used, so there is no
-# rounding
-# whose effect on the law would have to be argued. With :math:`\gamma = p/q` the rational number
-# that
-# the floating-point parameter of the event is:
+# rounding whose effect on the law would have to be argued. With :math:`\gamma = p/q` the rational
+# number that the floating-point parameter of the event is:
 #
 # - geometric: repeat a trial that succeeds with probability p/q until it does;
 # - logarithmic, :math:`P(k) \propto (1-\gamma)^k / k`: draw a geometric number k and keep it with

@@ -313,10 +313,10 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
 # A lower bound on delta, for verification: a list of events leaks at least as much as each of them.
 #
 # Gaussian sums, zCDP events and noise in objectives contain Gaussian mechanisms: of an objective,
-# the
-# one of a record whose gradient is the longest wherever the noise puts the weights. Together with
-# randomised responses these are real pairs of neighbours, so a claim below their delta is false,
-# whatever else is computed. docs/proofs/accountant.md, "What verify computes is an upper bound".
+# the one of a record whose gradient is the longest wherever the noise puts the weights. Together
+# with randomised responses these are real pairs of neighbours, so a claim below their delta is
+# false, whatever else is computed. docs/proofs/accountant.md, "What verify computes is an upper
+# bound".
 
 
 # What the roundings of one Gaussian delta may come to, and of each outcome's loss.

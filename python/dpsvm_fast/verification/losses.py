@@ -229,13 +229,10 @@ def least_delta(
 # A loss Y >= 0 is given by thresholds z(v) with :math:`P(Y > v) \le \Phi(-z(v))`, z concave. On a
 # grid, mass is moved to both ends of its cell so that it and :math:`E e^{-Y}` stay: that is the law
 # whose mass at a grid point is the mean of the tail over the cell left of it, less that over the
-# cell
-# right of it, means with the weight :math:`e^{-v}`. As :math:`(1 - e^{\epsilon - \sum Y})_+` is
-# convex in each :math:`e^{-Y}`, it can only gain. Tilting by :math:`e^{\lambda y}` puts the tail
-# that
-# matters where a transform is accurate; what the transform and everything beyond the grid may
-# come to
-# is added. docs/proofs/objective_perturbation.md, "Independent recomputation".
+# cell right of it, means with the weight :math:`e^{-v}`. As :math:`(1 - e^{\epsilon - \sum Y})_+`
+# is convex in each :math:`e^{-Y}`, it can only gain. Tilting by :math:`e^{\lambda y}` puts the tail
+# that matters where a transform is accurate; what the transform and everything beyond the grid may
+# come to is added. docs/proofs/objective_perturbation.md, "Independent recomputation".
 
 
 Array = NDArray[np.float64]

@@ -43,11 +43,10 @@ from dpsvm_fast.verification.losses import (
 # .. math:: \delta(\epsilon) \le \int d\Phi^n(w) \, E[h(w + \Xi) \mid w], \quad
 #     h(x) = E_\zeta (1 - e^{r (e - \psi(2 \omega + t (x + \zeta)))})_+, \quad e = \epsilon - c.
 #
-# Every step is an upper bound, and none is a copy of the compiled one (the same page,
-# "Independent recomputation"):
-# h is a mixture of shifted normal distribution functions by chords; the law of Xi is moved to a
-# grid
-# by keeping means; the integral over w is a trapezoidal rule whose error is below any rounding.
+# Every step is an upper bound, and none is a copy of the compiled one (the same page, "Independent
+# recomputation"): h is a mixture of shifted normal distribution functions by chords; the law of Xi
+# is moved to a grid by keeping means; the integral over w is a trapezoidal rule whose error is
+# below any rounding.
 
 
 Array = NDArray[np.float64]
