@@ -204,9 +204,9 @@ impl Wanted<'_> {
         Ok((0.5 * (low + high), slope.min(-1e-3)))
     }
 
-    /// A noise that is enough for delta, and hardly more, and true; or one that is far from enough
-    /// for epsilon, and false.
-    fn search(&self) -> Result<(f64, bool)> {
+    /// A noise that is enough for delta, and hardly more, or one that is far from enough for epsilon;
+    /// and how far the proven epsilon is above the target.
+    fn search(&self) -> Result<(f64, f64)> {
         let (mut at, mut slope) = self.guess()?;
         let least = libm::log(LEAST_NOISE);
         let (mut low, mut high) = (f64::NEG_INFINITY, self.by_joins()?);
@@ -248,8 +248,9 @@ impl Wanted<'_> {
                 at = if found { high } else { (at + step).min(high) }.max(least);
                 let (noise, work) = (libm::exp(at), self.work.get());
                 let epsilon = self.ask(true, self.steps(noise), Question::Delta(self.delta))?;
-                if above(epsilon.value, self.epsilon) > MUCH {
-                    return Ok((noise, false));
+                let missing = above(epsilon.value, self.epsilon);
+                if missing > MUCH {
+                    return Ok((noise, missing));
                 }
                 self.work.set(work);
                 // The grid of an answer shows more.
@@ -269,7 +270,8 @@ impl Wanted<'_> {
             }
             at = next.max(least);
         }
-        Ok((libm::exp(high).max(LEAST_NOISE), true))
+        let noise = libm::exp(high).max(LEAST_NOISE);
+        Ok((noise, self.missing(noise)?))
     }
 
     /// How far the proven epsilon is above the target, or where it is not, how far delta.
@@ -281,15 +283,11 @@ impl Wanted<'_> {
         Ok(self.excess(noise, true)?.0)
     }
 
-    /// The first of ever larger noises that keeps both promises as they are computed.
-    fn enlarged(&self, (mut noise, keeps_delta): (f64, bool)) -> Result<f64> {
+    /// The first of ever larger noises that keeps both promises as they are computed, from one and
+    /// what it misses.
+    fn enlarged(&self, (mut noise, mut missing): (f64, f64)) -> Result<f64> {
         let (mut stride, mut last) = (0.0, None);
         for number in 0.. {
-            let missing = if number == 0 && keeps_delta {
-                self.missing(noise)?
-            } else {
-                self.lacking(noise)?
-            };
             if missing <= 0.0 || noise >= MOST_NOISE {
                 break;
             }
@@ -307,6 +305,7 @@ impl Wanted<'_> {
             }
             last = Some(missing);
             noise *= 1.0 + stride;
+            missing = self.lacking(noise)?;
         }
         let bracket = (noise / (1.0 + stride), noise);
         let is_wide =
@@ -354,7 +353,7 @@ pub fn noise_multiplier(
         let relation = if replace_one { 2.0 } else { 1.0 };
         let root = relation * (n_steps as f64).sqrt();
         let noise = gaussian::sigma(epsilon, delta)? * root * (1.0 + 4.0 * f64::EPSILON);
-        (noise, false)
+        (noise, wanted.lacking(noise)?)
     } else {
         wanted.search()?
     };
