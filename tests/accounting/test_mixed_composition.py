@@ -21,11 +21,12 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
 )
 from dpsvm_fast.accounting.composition import totals_epsilon, totals_fit
-from dpsvm_fast.accounting.totals import of_events
+from dpsvm_fast.accounting.totals import Totals, choices, of_events
 from dpsvm_fast.certificates import (
     DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
+    ParallelEvent,
     PrivacyEvent,
     PureEvent,
     SubsampledGaussianEvent,
@@ -253,6 +254,45 @@ def test_quick_and_close_bounds_decide_alike(seed: int, adjacency: str) -> None:
         for share in (0.97, 1.001, 0.97, 1.5, 1.001):
             assert totals_fit(totals, share * epsilon, delta) == (share > 1.0)
     assert decided > 2
+
+
+@pytest.mark.proof("accountant", "Termination")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize(("losses", "epsilon"), MIXTURES, ids=str)
+def test_a_quick_delta_is_a_close_bound(losses: Losses, epsilon: float, adjacency: str) -> None:
+    (choice,) = choices(of_events(events_of(losses, adjacency)))
+    close = composition._choice_delta(choice, epsilon)
+    quick = composition._choice_delta(choice, epsilon, quick=True)
+    exact = checked_delta(
+        epsilon, Losses(**vars(losses) | {"replace_one": adjacency == "replace_one"})
+    )
+    assert exact * (1.0 - BELOW) <= quick <= close * 1.01
+
+
+def test_where_many_choices_are_close_a_spend_is_refused_rather_than_waited_for() -> None:
+    """Four histories that only a closer look admits, of which one spend may take three."""
+    looked: list[float] = []
+
+    def closely(_: Totals, epsilon: float, delta: float) -> bool:
+        looked.append(epsilon * delta)
+        return True
+
+    branches = tuple((sampled(1.0, 0.01 + 0.0001 * i, 1000 - 20 * i),) for i in range(4))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(composition, "_is_decided_quickly", lambda *_: None)
+        patch.setattr(composition, "_is_shown_closely", closely)
+        for n, fits in ((3, True), (4, False)):
+            totals = of_events([ParallelEvent(branches[:n], "add_remove")])
+            assert len(choices(totals)) == n
+            assert totals_fit(totals, 1.0, 1e-5) == fits
+        assert len(looked) == 3
+        ledger = PrivacyLedger(1.0, 1e-5, periods=list("abcdefgh"))
+        for i, name in enumerate("abcdefg"):
+            ledger.for_periods(name).spend(PureEvent(0.01 * (i + 1), "add_remove"))
+        looked.clear()
+        with pytest.raises(BudgetExceededError):
+            ledger.spend(sampled(1.0, 0.01, 10))
+        assert len(looked) == composition.MOST_LOOKS
 
 
 @pytest.mark.parametrize("adjacency", RELATIONS)

@@ -13,6 +13,7 @@ Proofs: docs/proofs/adaptive_composition.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
@@ -159,30 +160,32 @@ class AdaptiveComposition:
             check_event(event, self._adjacency)
             self._size = self._size.plus(_size_of(event, self._pair))
 
-    def fits(self) -> bool:
-        """Return whether all events together stay within the limits."""
+    def fits(self, looks: Iterator[None] | None = None) -> bool:
+        """Return whether all events together stay within the limits; that takes no ``looks``."""
         return _is_basic(self._size, self._wider_limits) or _is_gaussian(
             self._size, self._wider_limits
         )
 
     def epsilon(self, delta: float, *, quick: bool = False) -> float:
-        """Return the epsilon of a filter for these events at ``delta``, the same if ``quick``."""
-        size, leak = self._size, Fraction(mul_down(delta, LEAK_SHARE))
+        """Return the epsilon of a filter for these events at ``delta``, the same if ``quick``.
+
+        Its limits are what the events sum up to; leaks leave the rest of delta.
+        """
+        size, whole = self._size, Fraction(delta)
         if size.square >= UNKNOWN.square:
             return math.inf
         basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
-        if math.isfinite(basic) and size.leak_near_pure(basic) > leak:
+        if math.isfinite(basic) and size.leak_near_pure(basic) > whole:
             basic = math.inf
         mu = sqrt_up(fraction_up(size.square))
-        if _gaussian_delta(delta) < MIN_DELTA or size.leak_near_gaussian(mu) > leak:
+        left = fraction_down(max(Fraction(0), whole - size.leak_near_gaussian(mu)))
+        if left < MIN_DELTA or not size.square:
             return basic
-        if not size.square:
-            return basic
-        return min(basic, _core.gaussian_epsilon(_gaussian_delta(delta), div_down(1.0, mu)))
+        return min(basic, _core.gaussian_epsilon(left, div_down(1.0, mu)))
 
-    def is_shown_simply(self, epsilon: float, delta: float) -> bool:
-        """Return whether the filter shows (epsilon, delta)."""
-        return self.epsilon(delta) <= epsilon
+    def simple_epsilon(self) -> float:
+        """Return infinity: no bound costs less than ``epsilon``."""
+        return math.inf
 
     def remaining(self, *, quick: bool = False) -> float:
         """Return the largest epsilon of a pure event that still fits, the same if ``quick``."""

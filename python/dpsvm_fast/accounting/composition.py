@@ -23,7 +23,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
@@ -111,8 +111,13 @@ LARGEST_EXPONENT = 700.0
 DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
 # What a distance adds is not worth a search for a smaller epsilon below this share of delta.
 NEGLIGIBLE_DISTANCE = 1e-9
-# Rounds in which an epsilon grows by what a distance costs at the last one, each less exactly.
-MAX_ROUNDS, COARSER = 150, 1.15
+# How closely that smaller epsilon is looked for: a share of the largest one, and where it is cheap.
+NEAR_LEAST, NEAREST = 3e-3, 1e-5
+# Rounds in which an epsilon grows by what a distance costs at the last one, each less exactly, and
+# in which a larger one than necessary falls, unless this leaves less than a share of delta. How
+# much more a quick one may be at first.
+QUICK_MARGIN = 1e-4
+MAX_ROUNDS, COARSER, CLOSER_ROUNDS, LITTLE_LEFT = 150, 1.15, 2, 1e-4
 
 
 def distance_delta(distance: Fraction, epsilon: float) -> float:
@@ -187,6 +192,9 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 
 # Delta and epsilon of totals, whatever is in them.
 
+# Choices, or periods, that are looked at closely for one answer, and choices of all periods for one
+# spend: for others quick bounds decide.
+MOST_CLOSELY, MOST_LOOKS = 3, 6
 # A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
 # parts is tighter by so much.
 ALONE = 1.01
@@ -194,71 +202,99 @@ ALONE = 1.01
 
 def totals_delta(totals: Totals, epsilon: float) -> float:
     """Return an upper bound of delta at ``epsilon >= 0``."""
-    return max(_choice_delta(choice, epsilon) for choice in choices(totals))
+    return largest(partial(_choice_delta, epsilon=epsilon), choices(totals))
 
 
 def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
     """Return an upper bound of the smallest epsilon at ``delta``; a ``quick`` one may be larger."""
-    asked = partial(_choice_epsilon, delta=delta)
-    if quick:
-        return max(asked(choice, quick=True) for choice in choices(totals))
-    return largest(asked, choices(totals))
+    return largest(partial(_choice_epsilon, delta=delta), choices(totals), quick=quick)
 
 
 def largest(
     ask: Callable[..., float],
     subjects: Collection[Any],
+    simply: Callable[[Any], float] = lambda _: math.inf,
     *,
-    is_shown: Callable[[Any, float], bool] = lambda *_: False,
+    quick: bool = False,
 ) -> float:
     """Return the largest answer about some subjects.
 
-    Nobody asks closely where a quick bound or ``is_shown`` says that an answer is no larger.
+    Nobody asks closely, nor quickly, where a cheaper bound says that an answer is no larger, and
+    closely of a few only.
     """
+    if quick:
+        return max(ask(one, quick=True) for one in subjects)
     if len(subjects) == 1:
         return ask(*subjects)
-    bounds = [(ask(one, quick=True), one) for one in subjects]
-    found = -math.inf
+    bounds = [(simply(one), one) for one in subjects]
+    bounds = [(ask(one, quick=True) if math.isinf(top) else top, one) for top, one in bounds]
+    found, asked = -math.inf, 0
     for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
         if bound <= found:
             break
-        if found == -math.inf or not is_shown(one, found):
-            found = max(found, ask(one))
+        answer = min(bound, ask(one, quick=True)) if asked else math.inf
+        if answer > found and asked < MOST_CLOSELY:
+            answer, asked = min(answer, ask(one)), asked + 1
+        found = max(found, answer)
     return found
 
 
-def _choice_delta(choice: Totals, epsilon: float) -> float:
+def _choice_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> float:
     """Return delta of one choice: the least delta of a smaller epsilon plus cost of distances."""
-    best = _exact_delta(choice, epsilon)
-    if not choice.distance:
-        return best
-    best = add_up(best, distance_delta(choice.distance, epsilon))
-    if distance_delta(choice.distance, epsilon) > NEGLIGIBLE_DISTANCE * best:
 
-        def whole(x: float) -> float:
-            return add_up(_exact_delta(choice, x), distance_delta(choice.distance, x))
+    def whole(x: float, *, quick: bool = quick) -> float:
+        left = _exact_delta(choice, x, quick=quick)
+        return add_up(left, distance_delta(choice.distance, x)) if choice.distance else left
 
-        # Up to where the distance alone costs 1; pure events may end the fall of the rest.
-        top = min(epsilon, max(0.0, -math.log(fraction_up(choice.distance))))
-        found = minimize_scalar(whole, bounds=(0.0, top), method="bounded") if top else None
-        best = min(best, whole(min(choice.pure_epsilon, top)), found.fun if found else 1.0)
+    best, costly = whole(epsilon), _is_costly(choice)
+    negligible = (LITTLE_LEFT if costly else NEGLIGIBLE_DISTANCE) * best
+    if choice.distance and distance_delta(choice.distance, epsilon) > negligible:
+        # Up to where the distance alone costs more; pure events may end the fall of the rest.
+        most = math.log(min(best, 1.0) / fraction_up(choice.distance))
+        top = min(epsilon, max(0.0, most))
+        at = [min(choice.pure_epsilon, top)]
+        if top:
+            near = NEAR_LEAST * top if costly else min(NEAREST, NEAR_LEAST * top)
+            look = partial(whole, quick=True)
+            found = minimize_scalar(
+                look, bounds=(0.0, top), method="bounded", options={"xatol": near}
+            )
+            at.append(float(found.x))
+        best = min(best, *map(whole, at))
     return min(1.0, best)
 
 
 def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> float:
     """Return epsilon of one choice: the smallest that also covers the distances."""
-    found = _epsilon_of_rest(choice, 0.0, delta, quick=quick)
-    margin = NEGLIGIBLE_DISTANCE
-    for _ in range(MAX_ROUNDS if choice.distance else 0):
+    ask = partial(_epsilon_of_rest, choice, delta=delta)
+    if not choice.distance:
+        return ask(0.0, quick=quick)
+    found = _enough(partial(ask, quick=True), QUICK_MARGIN)
+    if quick:
+        return found
+    if math.isinf(found):
+        return _enough(ask, NEGLIGIBLE_DISTANCE)
+    for _ in range(CLOSER_ROUNDS):
+        # At a point that is enough, what is needed is enough itself.
+        before = _left(choice, found, delta)
+        found = min(found, ask(found))
+        if _left(choice, found, delta) - before <= LITTLE_LEFT * delta:
+            break
+    return found
+
+
+def _enough(ask: Function, margin: float) -> float:
+    """Return an epsilon that is enough for what is needed beside the distances at it."""
+    found = ask(0.0)
+    for _ in range(MAX_ROUNDS):
         if not math.isfinite(found):
             break
         asked = found * (1.0 + margin)
-        found = _epsilon_of_rest(choice, asked, delta, quick=quick)
+        found = ask(asked)
         margin *= COARSER
-        # What is needed at a point that is enough is enough itself.
         if found <= asked:
             return found
-    return math.inf if choice.distance else found
+    return math.inf
 
 
 def _left(choice: Totals, epsilon: float, delta: float) -> float:
@@ -277,21 +313,20 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
     if left < 0.0:
         return math.inf
     found = _epsilon(Mixture.of(choice), left, quick=quick)
-    if not quick:
-        # A part with a rare and huge loss makes the grid for all coarse.
-        simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
-        found = min(found, simple.simple_epsilon(left, found))
+    # A part with a rare and huge loss makes the grid for all coarse.
+    simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
+    found = min(found, simple.simple_epsilon(left, found))
     return min(choice.pure_epsilon, found) if choice.is_pure else found
 
 
-def _is_shown_simply(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether basic composition shows (epsilon, delta)."""
+def _simple_epsilon(choice: Totals, epsilon: float, delta: float) -> float:
+    """Epsilon by basic composition; infinity where it exceeds ``epsilon`` and is not pure."""
     left = _left(choice, epsilon, delta)
     if left < 0.0:
-        return False
+        return math.inf
     if choice.is_pure and choice.pure_epsilon <= epsilon:
-        return True
-    return BasicComposition(Mixture.of(choice)).simple_epsilon(left, epsilon) <= epsilon
+        return choice.pure_epsilon
+    return BasicComposition(Mixture.of(choice)).simple_epsilon(left, epsilon)
 
 
 def _is_shown_quickly(choice: Totals, epsilon: float, delta: float) -> bool:
@@ -329,12 +364,12 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
     return max(alone) > ALONE * left
 
 
-def _exact_delta(choice: Totals, epsilon: float) -> float:
-    """Delta of one choice without its distances."""
+def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> float:
+    """Delta of one choice without its distances; a ``quick`` one may be larger."""
     left, leak = add_down(epsilon, -choice.pure_epsilon), choice.leak
-    found = _delta(Mixture.of(choice, pure=False), left) if left >= 0.0 else 1.0
+    found = _delta(Mixture.of(choice, pure=False), left, quick=quick) if left >= 0.0 else 1.0
     if choice.pure and found:
-        found = min(found, _delta(Mixture.of(choice), epsilon))
+        found = min(found, _delta(Mixture.of(choice), epsilon, quick=quick))
     if leak:
         found = min(1.0, add_up(leak, mul_up(add_up(1.0, -leak), found)))
     # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
@@ -437,10 +472,35 @@ class Mixture(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _delta(mixture: Mixture, epsilon: float) -> float:
+def _delta(mixture: Mixture, epsilon: float, *, quick: bool = False) -> float:
     """Delta of a mixture: the smallest bound of its laws."""
-    found = min(law.delta(epsilon) for law in _laws(mixture))
+    asked = _quick_curves(mixture) if quick else (law.delta for law in _laws(mixture))
+    found = min(ask(epsilon) for ask in asked)
     return found if found < 1.0 else BasicComposition(mixture).delta(epsilon)
+
+
+# Shares of the largest loss between which chords of a quick curve are drawn: over a wide range
+# those of a joint law are far above it.
+TABLES = ((0.0, 0.25), (0.25, 0.5), (0.5, 1.0))
+
+
+@lru_cache(maxsize=64)
+def _quick_curves(mixture: Mixture) -> list[Function]:
+    """Delta as a function of epsilon by each law, at less cost."""
+    return list(map(_quick_curve, _laws(mixture)))
+
+
+def _quick_curve(law: Law) -> Function:
+    """Delta as a function of epsilon, or a little more."""
+    if isinstance(law, Steps) and not law.is_vacuous:
+        law = _on_grid(law)
+    if isinstance(law, Grid):
+        return partial(law.delta, quick=True)
+    if isinstance(law, ObjectiveWithGaussian):
+        most = law.most()
+        tables = [law.between(low * most, high * most) for low, high in TABLES]
+        return lambda epsilon: min(table(epsilon) for table in tables)
+    return (law.quickly if isinstance(law, Curve) else None) or law.delta
 
 
 @lru_cache(maxsize=512)
@@ -703,8 +763,9 @@ class Curve:
 
     profile: Function
     end: float = 1.0
-    # Another bound that is less work, where epsilon is searched for.
+    # Other bounds that are less work: where epsilon is searched for, and for a quick answer.
     above: Function | None = None
+    quickly: Function | None = None
 
     def delta(self, epsilon: float) -> float:
         """Return delta at an epsilon."""
@@ -730,12 +791,16 @@ class Curve:
 @lru_cache(maxsize=256)
 def _curve_of(event: ObjectiveEvent) -> Curve:
     """Law of one objective, value by value: the same object each time, as a key of caches."""
-    above = partial(on_chords, event) if is_joint(event) and event.n_scores > MANY_SCORES else None
-    return Curve(partial(profile, event), reach(event), above)
+    if not is_joint(event):
+        return Curve(partial(profile, event), reach(event))
+    many = event.n_scores > MANY_SCORES
+    chords = partial(on_chords, event, parts=1 if many else QUICK_PARTS)
+    return Curve(partial(profile, event), reach(event), chords if many else None, chords)
 
 
-# Scores from which one value of a joint profile takes as long as a curve of few classes.
-MANY_SCORES = 300
+# Scores from which one value of a joint profile takes as long as a curve of few classes, and parts
+# of that of fewer for a quick answer.
+MANY_SCORES, QUICK_PARTS = 300, 8
 
 
 # Number of events with costly points that get as many points as a single one, and for a quick
@@ -751,13 +816,14 @@ class Grid:
 
     mixture: Mixture
 
-    def delta(self, epsilon: float) -> float:
-        """Return delta at an epsilon."""
-        least = 1.0
+    def delta(self, epsilon: float, *, quick: bool = False) -> float:
+        """Return delta at an epsilon; a ``quick`` one is mostly hardly larger."""
+        law, least = _core.LossDistribution, 1.0
+        ask = law.quick_delta if quick else law.delta
         for floor in FLOORS:
             laws = _distributions(self.mixture, floor)
             if laws:
-                found = max(law.delta(epsilon) for law in laws)
+                found = max(ask(law, epsilon) for law in laws)
                 least = min(least, mul_up(found, self._headroom))
             # Whether something is known by points, and more of them cost little.
             events = [event for event, _ in self.mixture.objective]
@@ -861,7 +927,7 @@ class BasicComposition:
         """Return the smallest of a few deltas at which this is at most ``epsilon``."""
         found = 1.0
         for delta in LAST_RESORTS:
-            if self.epsilon(delta) > epsilon:
+            if self.epsilon(delta, quick=True) > epsilon:
                 break
             found = delta
         return found
@@ -911,10 +977,13 @@ def _needed(law: Law, delta: float) -> float:
 @lru_cache(maxsize=1024)
 def _quickly_needed(steps: Steps, delta: float) -> float:
     """Epsilon of sampled steps, or a little more."""
-    if steps.is_vacuous:
-        return steps.epsilon(delta)
+    return steps.epsilon(delta) if steps.is_vacuous else _on_grid(steps).quick_epsilon(delta)
+
+
+def _on_grid(steps: Steps) -> Grid:
+    """Sampled steps as a mixture."""
     sampled = ((steps.z, steps.q, steps.n_steps),)
-    return Grid(Mixture(sampled=sampled, replace_one=steps.replace_one)).quick_epsilon(delta)
+    return Grid(Mixture(sampled=sampled, replace_one=steps.replace_one))
 
 
 # Sizes of pure events that a grid distinguishes, kinds of sampled steps, and the number up to which
@@ -1009,8 +1078,9 @@ def _size(group: Group) -> float:
 
 # Profiles of events that are known by that of one run or of alternatives.
 
-# Most points of the profile of one run, and the least first step from one to the next.
-MAX_POINTS, SMALLEST_STEP = 2000, 1e-9
+# Most points of the profile of one run, and the least step from one to the next over the numbers
+# there, a larger one at a jump of what takes long.
+MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-3
 # By how much its logarithm may fall between two points: more where questions take longer.
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 # Points of a profile that is composed with other events.
@@ -1076,29 +1146,67 @@ def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
 
 def base_curve(found: list[Totals]) -> BaseCurve:
     """Profile of the worst of one run's choices; log delta falls about evenly between points."""
-    fall = CHEAP_FALL
-    if any(c.pure or c.objective or c.curved or (c.rho and c.mu_squared) for c in found):
-        fall = FALL
-    if any(choice.sampled for choice in found):
-        fall = COSTLY_FALL
 
-    def delta(epsilon: float) -> float:
-        return max(_choice_delta(choice, epsilon) for choice in found)
+    def deltas(epsilon: float, known: list[float]) -> list[float]:
+        """Delta of each choice, or what is known at a smaller epsilon where another is larger."""
+        values, largest = list(known), 0.0
+        for i in sorted(range(len(found)), key=known.__getitem__, reverse=True):
+            if known[i] <= largest:
+                break
+            values[i] = min(known[i], _choice_delta(found[i], epsilon, quick=True))
+            largest = max(largest, values[i])
+        return values
 
-    limit = max(delta(LARGEST_EPSILON) * CLOSE, NEGLIGIBLE_DELTA)
-    x, g = [0.0], [delta(0.0)]
-    step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
+    fall = max(_fall(choice) for choice in found)
+    nothing = [1.0] * len(found)
+    limit = max(max(deltas(LARGEST_EPSILON, nothing)) * CLOSE, NEGLIGIBLE_DELTA)
+    last = deltas(0.0, nothing)
+    x, g = [0.0], [max(last)]
+    first = step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
+
+    def least(epsilon: float) -> float:
+        costly = COSTLY_STEP * max(epsilon, first) if fall == COSTLY_FALL else 0.0
+        return max(SMALLEST_STEP * (1.0 + epsilon), costly)
+
+    # What was too far away is a point later on.
+    ahead: list[tuple[float, list[float]]] = []
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MAX_POINTS:
-        value = delta(x[-1] + step)
-        fell = math.log(g[-1] / max(value, 0.5 * limit))
-        if fell > 2.0 * fall and value > limit and step > SMALLEST_STEP * (1.0 + x[-1]):
+        at = x[-1] + step
+        if ahead and at > ahead[-1][0] - 0.5 * step:
+            at, values = ahead.pop()
+        else:
+            values = deltas(at, last)
+        step = at - x[-1]
+        fell = math.log(g[-1] / max(*values, 0.5 * limit))
+        if fell > 2.0 * fall and max(values) > limit and step > least(x[-1]):
+            ahead.append((at, values))
             step *= 0.5
             continue
-        x.append(x[-1] + step)
-        g.append(value)
+        x.append(at)
+        g.append(max(values))
+        last = values
         step *= min(2.0, max(0.5, fall / max(fell, 1e-3 * fall)))
-        step = max(step, SMALLEST_STEP * (1.0 + x[-1]))
+        step = max(step, least(x[-1]))
     return BaseCurve(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
+
+
+def _is_costly(choice: Totals) -> bool:
+    """Whether one quick delta takes more than some milliseconds."""
+    alone = Mixture.of(choice)
+    if alone.sampled:
+        return True
+    for event, _ in alone.objective:
+        if point_cost(event) > 1.0 and (alone.pure or not is_joint(event)):
+            return True
+    grids = (law.mixture for law in _laws(alone) if isinstance(law, Grid))
+    return any(mixture != Mixture(rho=mixture.rho) for mixture in grids)
+
+
+def _fall(choice: Totals) -> float:
+    """By how much the logarithm of a curve may fall between two points."""
+    if _is_costly(choice):
+        return COSTLY_FALL
+    return FALL if choice.pure or choice.objective or choice.curved else CHEAP_FALL
 
 
 @lru_cache(maxsize=64)
@@ -1248,7 +1356,7 @@ class Composition:
         """Return an upper bound of the smallest epsilon at ``delta``; a quick one may be larger."""
         found = totals_epsilon(self._totals, delta, quick=quick)
         epsilon, most = self._budget[0], self._most[0]
-        if not quick and delta == self._budget[1] and found > epsilon:
+        if delta == self._budget[1] and found > epsilon:
             # Delta at the epsilon of the budget may show what admitted the last spend.
             return min(found, most) if totals_fit(self._totals, most, delta) else found
         return found
@@ -1258,39 +1366,62 @@ class Composition:
 
         A quick one may be smaller.
         """
-        asked = partial(_epsilon_of_rest, epsilon=self._budget[0], delta=self._budget[1])
-        needed = (asked(choice, quick=quick) for choice in choices(self._totals))
-        return max(0.0, add_down(self._budget[0], -max(needed)))
+        epsilon, delta = self._budget
+        asked = partial(_epsilon_of_rest, epsilon=epsilon, delta=delta)
+        needed = largest(asked, choices(self._totals), quick=quick)
+        return max(0.0, add_down(epsilon, -needed))
 
-    def fits(self) -> bool:
-        """Return whether all events together are shown to stay within the budget."""
-        return totals_fit(self._totals, *self._most)
+    def fits(self, looks: Iterator[None] | None = None) -> bool:
+        """Return whether all events together are shown to stay within the budget.
 
-    def is_shown_simply(self, epsilon: float, delta: float) -> bool:
-        """Return whether basic composition shows (epsilon, delta), at little cost."""
+        Each closer look takes one of ``looks``, if given, which others share.
+        """
+        return totals_fit(self._totals, *self._most, looks)
+
+    def simple_epsilon(self) -> float:
+        """Return epsilon by basic composition; infinity where it exceeds the budget."""
         larger = (choice.changed(rounded_up) for choice in choices(self._totals))
-        return all(_is_shown_simply(choice, epsilon, delta) for choice in larger)
+        return max(_simple_epsilon(choice, *self._budget) for choice in larger)
 
 
-def totals_fit(totals: Totals, epsilon: float, delta: float) -> bool:
+def totals_fit(
+    totals: Totals, epsilon: float, delta: float, looks: Iterator[None] | None = None
+) -> bool:
     """Return whether the events alone are proved to satisfy (epsilon, delta)."""
-    return all(map(partial(_fits, epsilon=epsilon, delta=delta), choices(totals)))
+    left = []
+    for choice in choices(totals):
+        shown = _is_decided_quickly(choice, epsilon, delta)
+        if shown is False:
+            return False
+        if shown is None:
+            left.append(choice)
+    taken = left if looks is None else list(itertools.islice(looks, len(left)))
+    if len(left) > min(MOST_CLOSELY, len(taken)):
+        return False
+    return all(_is_shown_closely(choice, epsilon, delta) for choice in left)
 
 
-def _fits(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether (epsilon, delta) is proved for one choice, by the cheapest bound that decides it."""
+def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | None:
+    """Whether (epsilon, delta) is proved for one choice; None where that takes a closer look."""
     gaussian = Totals(choice.adjacency, choice.mu_squared)
     # Gaussian mechanisms alone are one, with a formula.
     if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
         return True
     larger = choice.changed(rounded_up)
-    if _is_shown_simply(larger, epsilon, delta):
+    if _simple_epsilon(larger, epsilon, delta) <= epsilon:
         return True
     if _is_refuted(choice, epsilon, delta):
         return False
-    if any(_is_shown_quickly(one, epsilon, delta) for one in (larger, choice)):
-        return True
-    alone = _choice_epsilon(choice, delta)
+    return any(_is_shown_quickly(one, epsilon, delta) for one in (larger, choice)) or None
+
+
+def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether (epsilon, delta) is proved for one choice, whatever that takes."""
+    alone = _epsilon_of_rest(choice, epsilon, delta)
+    gained = _left(choice, 0.0, delta) - _left(choice, epsilon, delta)
+    if alone > epsilon and gained > LITTLE_LEFT * delta:
+        # Distances cost less at a smaller epsilon.
+        alone = _choice_epsilon(choice, delta)
     # Near the end of a budget delta may show what a rounded epsilon does not.
     near = delta > 0.0 and alone - epsilon <= min(epsilon * NEARLY, MOST_NEARLY)
     return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)

@@ -55,9 +55,9 @@ VERY_MANY_SCORES = 10_000
 # A loss beyond this is too large for a grid that says anything.
 LARGEST_LOSS = 256.0
 
-# Beside a Gaussian loss: nodes between which chords are drawn, fewer where each meets many atoms or
-# the profile is nearly straight.
-MAX_NODES, FEW_NODES, MAX_PAIRS = 800, 128, 60_000
+# Beside a Gaussian loss: nodes between which chords are drawn, fewer where each takes a joint law
+# or meets many atoms, or the profile is nearly straight.
+MAX_NODES, JOINT_NODES, FEW_NODES, MAX_PAIRS = 800, 400, 128, 60_000
 NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
 # How closely the end of a curve is looked for; where a second curve starts, and its end.
 ROUGHLY, NEAR_END, CLOSELY = 1e-3, 0.9, 1e-9
@@ -321,9 +321,14 @@ def _largest_jacobian(event: ObjectiveEvent) -> float:
     return _core.objective_log_determinant(event.law, event.n_scores, event.kappa)
 
 
-def on_chords(event: ObjectiveEvent, epsilon: float) -> float:
-    """Return a bound of the profile at ``epsilon >= 0`` by chords between many points."""
-    x, g = _curve(event, 0.0, reach(event), POINTS)
+def on_chords(event: ObjectiveEvent, epsilon: float, parts: int = 1) -> float:
+    """Return a bound of the profile at ``epsilon >= 0`` by chords between many points.
+
+    They are found together for each of some ``parts`` of the range, the more closely the more.
+    """
+    width = reach(event) / parts
+    part = min(int(epsilon / width), parts - 1)
+    x, g = _curve(event, part * width, (part + 1) * width, POINTS)
     i = int(np.searchsorted(x, epsilon, "right")) - 1
     if i < 0 or i + 1 >= x.size:
         return profile(event, epsilon)
@@ -497,9 +502,8 @@ class ObjectiveWithGaussian:
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon at a delta."""
-        # About the largest loss: each try draws a curve.
-        most = reach(self.event) + self.mu * (8.0 + 0.5 * self.mu)
-        high = min(max(most + float(self.losses.max()), SMALLEST_HIGH), MAX_EPSILON)
+        # Each try draws a curve.
+        high = self.most()
         while self.delta(high) > delta:
             high *= 2.0
             if high > MAX_EPSILON:
@@ -509,6 +513,11 @@ class ObjectiveWithGaussian:
         high = crossing(self.between(0.0, high), delta, 0.0, high, ROUGHLY)
         low = NEAR_END * high
         return crossing(self.between(low, high), delta, low, high, CLOSELY)
+
+    def most(self) -> float:
+        """Return about the largest loss."""
+        most = reach(self.event) + self.mu * (8.0 + 0.5 * self.mu)
+        return min(max(most + float(self.losses.max()), SMALLEST_HIGH), MAX_EPSILON)
 
     def between(self, low: float, high: float) -> Callable[[float], float]:
         """Return an upper bound of delta by epsilon, close to it from ``low`` to ``high``.
@@ -530,7 +539,8 @@ class ObjectiveWithGaussian:
         reach = min(math.sqrt(25.0 - 2.0 * math.log(at_least)), 37.0)
         widest = reach * larger.mu + 0.5 * larger.mu * larger.mu
         least, most = float(self.losses.min()) - widest, float(self.losses.max()) + widest
-        count = min(MAX_NODES, max(FEW_NODES, MAX_PAIRS // self.losses.size))
+        most_nodes = JOINT_NODES if is_joint(self.event) else MAX_NODES
+        count = min(most_nodes, max(FEW_NODES, MAX_PAIRS // self.losses.size))
         # Over a short range the profile is nearly straight, and each node adds its rounding.
         enough = NODES_PER_DEVIATION * self.event.sigma * (high + most - low - least)
         count = int(min(max(enough, MIN_NODES), count))

@@ -9,6 +9,7 @@ processes read and write that file.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
 import threading
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpsvm_fast.accounting.adaptive import AdaptiveComposition
-from dpsvm_fast.accounting.composition import Composition, largest
+from dpsvm_fast.accounting.composition import MOST_LOOKS, Composition, largest
 from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import PrivacyEvent
@@ -43,7 +44,7 @@ from dpsvm_fast.ledger.store import (
     read_snapshot,
     write_snapshot,
 )
-from dpsvm_fast.rounding import mul_down
+from dpsvm_fast.rounding import add_up, mul_down
 from dpsvm_fast.validation import (
     check_adjacency,
     check_arithmetic,
@@ -404,7 +405,7 @@ class PrivacyLedger:
             raise InvalidParameterError(
                 f"ledger: got unit={self.unit!r}, expected unit={unit!r}, as in this release"
             )
-        events = event if isinstance(event, tuple) else (event,)
+        events = tuple(event) if isinstance(event, tuple | list) else (event,)
         if not by_age:
             return [(part, self._charged) for part in events]
         if len(events) != len(self._charged):
@@ -475,7 +476,7 @@ class PrivacyLedger:
             spent = largest(
                 lambda one, **how: one.epsilon(self.delta, **how),
                 set(composed.values()),
-                is_shown=lambda one, epsilon: one.is_shown_simply(epsilon, self.delta),
+                lambda one: one.simple_epsilon(),
             )
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
@@ -488,7 +489,11 @@ class PrivacyLedger:
         """
         with self._whole._lock:
             composed = self._current()
-        return -largest(lambda one, **how: -one.remaining(**how), set(composed.values()))
+        return -largest(
+            lambda one, **how: -one.remaining(**how),
+            set(composed.values()),
+            lambda one: add_up(one.simple_epsilon(), -self.epsilon),
+        )
 
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
@@ -770,8 +775,9 @@ class PrivacyLedger:
             for name in periods or before:
                 own[name].append(part)
         found = with_more(before, own)
+        looks = itertools.repeat(None, MOST_LOOKS)
         for composed in dict.fromkeys(found.values()):
-            if not composed.fits():
+            if not composed.fits(looks):
                 name = next(name for name in found if found[name] is composed)
                 raise BudgetExceededError(self._refusal(tuple(own[name]), name, before[name]))
         return found

@@ -112,7 +112,12 @@ impl LossDistribution {
         run(|stop| self.law.epsilon(delta, stop))
     }
 
-    /// A larger or equal bound in a fraction of the time.
+    /// A larger or equal bound on delta in a fraction of the time.
+    fn quick_delta(&self, epsilon: f64) -> PyResult<f64> {
+        run(|stop| self.law.quick_delta(epsilon, stop))
+    }
+
+    /// A larger or equal bound on epsilon in a fraction of the time.
     fn quick_epsilon(&self, delta: f64) -> PyResult<f64> {
         run(|stop| self.law.quick_epsilon(delta, stop))
     }
