@@ -9,15 +9,17 @@ from pathlib import Path
 
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, ModelFormatError
 
-# Bytes of a file, most of them of arrays. Larger ones are refused before they are read.
+# Bytes of a file that is written.
 LARGEST_FILE = 1 << 32
+# Bytes of memory that a file may take unless the caller allows more, and how many at worst for each
+# of text. Larger files are refused before they are read.
+ROOM, OF_CHARACTER = 1 << 28, 5
+MORE_ROOM = "; raise the memory limit (max_memory, --max-memory) if you trust its source"
 # Lengths of a key in bytes: a shorter one can be guessed.
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 # Bytes at the start of a file that are checked first.
 START = 1 << 20
-# What the start of a model says, and the most bytes of text without it.
 MODEL_MARK = b'"dpsvm_fast.model"'
-LARGEST_UNMARKED = 1 << 25
 # Most bytes of text that is not all ASCII: each character may take four bytes, several times over.
 LARGEST_NON_ASCII = 1 << 23
 
@@ -56,17 +58,20 @@ def write_bytes(path: Path, data: bytes) -> None:
         draft.unlink(missing_ok=True)
 
 
-def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) -> bytes:
+def read_bytes(
+    path: Path, largest: int | None = None, *, of_text: bool = True, more: str = ""
+) -> bytes:
     """Return the contents of a regular file of limited size.
 
     Parameters
     ----------
     path : Path
     largest : int or None, default=None
-        Largest size in bytes; None for ``LARGEST_FILE``, the size of a model.
+        Largest size in bytes; None for that of a text that ``ROOM`` is enough for.
     of_text : bool, default=True
-        Whether the file is text. Then the rest of a large file is read only if its start says that
-        it is a model.
+        Whether the file is text. Then the rest of a large file is read only if its start is.
+    more : str, default=""
+        What to do if the file is larger, for the message.
 
     Raises
     ------
@@ -75,27 +80,22 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
     ModelFormatError
         The file is too large, or is a pipe or a device.
     """
-    largest = LARGEST_FILE if largest is None else largest
+    largest = ROOM // OF_CHARACTER if largest is None else largest
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise ModelFormatError("is a pipe or a device; write it to a file first")
             if about.st_size > largest:
-                raise ModelFormatError(f"is larger than {largest} bytes")
+                raise ModelFormatError(f"is larger than {largest} bytes{more}")
             data = file.read(min(largest, START))
-            if of_text and about.st_size > LARGEST_UNMARKED and not may_be_model(data):
-                raise ModelFormatError(
-                    f"is larger than {LARGEST_UNMARKED} bytes, and its first {START} bytes do not "
-                    "say that it is a model"
-                )
             # Endless zeros are not text, and take no space on a disk.
             if not of_text or b"\0" not in data:
                 data += file.read(max(0, about.st_size + 1 - len(data)))
     except OSError as error:
         raise _described_error("read", path, error) from None
     if len(data) > largest:
-        raise ModelFormatError(f"is larger than {largest} bytes")
+        raise ModelFormatError(f"is larger than {largest} bytes{more}")
     if of_text and len(data) > LARGEST_NON_ASCII and not data.isascii():
         raise ModelFormatError(
             f"has {len(data)} bytes with non-ASCII text, expected at most {LARGEST_NON_ASCII}; "
@@ -105,7 +105,7 @@ def read_bytes(path: Path, largest: int | None = None, *, of_text: bool = True) 
 
 
 def may_be_model(data: bytes) -> bool:
-    """Return whether a file, or its start, says that it is a model."""
+    """Return whether a file says that it is a model."""
     return MODEL_MARK in data
 
 

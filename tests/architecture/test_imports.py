@@ -46,7 +46,7 @@ FORBIDDEN = dict.fromkeys(
 # What certificates and their verification may be made of: no compiled module, no calibration, no
 # table of losses. Nothing on a floor above may borrow from verification but its verdict.
 INDEPENDENT = {
-    "certificates": frozenset({"certificates", "exceptions", "rounding", "validation"}),
+    "certificates": frozenset({"certificates", "exceptions", "files", "rounding", "validation"}),
     "verification": frozenset(
         {"certificates", "exceptions", "files", "rounding", "validation", "verification"}
     ),

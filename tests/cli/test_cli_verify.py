@@ -117,7 +117,7 @@ def test_numbers_that_are_none(tmp_path: Path, cli: Cli) -> None:
 def test_a_file_that_would_fill_the_memory(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpsvm_fast.certificates.record.MAX_VALUES", 1000)
+    monkeypatch.setattr("dpsvm_fast.certificates.record.OF_VALUE", 1 << 20)
     err = cli.stderr("verify", written(tmp_path, json.dumps([[]] * 600)))
     assert "cannot be read" in err
 

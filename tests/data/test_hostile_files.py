@@ -526,24 +526,24 @@ def test_as_many_keys_of_a_toml_file_as_are_taken_fit_into_memory(
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("read", [load_model, model_document, lambda path: main(["verify", path])])
-@pytest.mark.parametrize(
-    ("start", "n", "most"),
-    [("", 649_000, 256), ('"format": "dpsvm_fast.model",', 849_000, 350)],
-    ids=["any file", "model"],
-)
+@pytest.mark.parametrize("start", ["", '"format": "dpsvm_fast.model",'], ids=["any file", "model"])
+@pytest.mark.parametrize(("n", "filling"), [(664_000, 0), (330_000, 25 * MIB), (1, 50 * MIB)])
 def test_as_many_values_as_are_taken_fit_into_memory(
-    tmp_path: Path, read: Any, start: str, n: int, most: int
+    tmp_path: Path, read: Any, start: str, n: int, filling: int
 ) -> None:
     path = tmp_path / "s.json"
     # Texts take more bytes than their escapes say.
     pairs = (f'"{i:05d}\\u20ac":"{i:06d}\\ud83d\\ude00"' for i in range(n))
-    path.write_text("{" + start + ",".join(pairs) + "}")
+    text = "{" + start + ",".join(pairs) + ',"x":"' + "x" * filling + '"}'
+    path.write_text(text)
+    needed = 5 * len(text) + 220 * sum(map(text.count, ",[{"))
+    assert 0.97 * 256 * MIB < needed < 256 * MIB
 
     def refused() -> None:
         with suppress(ModelFormatError, InvalidParameterError):
             assert read(str(path)) != 0
 
-    assert peak_of(refused) < most * MIB
+    assert peak_of(refused) < 256 * MIB
 
 
 LONG = "q" * 10_000
@@ -606,31 +606,13 @@ def test_a_long_text_that_is_no_model_costs_a_few_times_its_size(
 
 
 @linux
-def test_a_large_file_that_does_not_start_as_a_model_is_not_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "model.json"
-    path.write_text('{"a": "' + "x" * 40 * MIB + '", "format": "dpsvm_fast.model"}')
-
-    def refused() -> None:
-        with pytest.raises(ModelFormatError, match="first 1048576 bytes"):
-            load_model(path)
-        with pytest.raises(InvalidParameterError, match="first 1048576 bytes"):
-            model_document(path)
-        assert main(["verify", str(path)]) == 2
-
-    assert peak_of(refused) < 10 * MIB
-    assert "do not say that it is a model" in capsys.readouterr().err
-
-
-@linux
 @pytest.mark.slow
-def test_a_large_model_takes_about_four_times_its_file(tmp_path: Path) -> None:
+def test_a_large_model_takes_at_most_five_times_its_file(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     rows = sparse.random(60, 400_000, density=1e-5, format="csr", random_state=0, dtype=np.float32)
     model = OutputPerturbationSVC(2.0, classes=range(10))
     save_model(model.fit(rows, np.arange(60) % 10), path)
-    most = 4.5 * path.stat().st_size + 10 * MIB
+    most = 5 * path.stat().st_size
     assert path.stat().st_size > 40 * MIB
     for read in (load_model, model_document, lambda path: main(["verify", str(path)])):
         assert peak_of(partial(read, path)) < most

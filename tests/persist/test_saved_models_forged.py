@@ -12,6 +12,7 @@ import os
 import pickle
 import stat
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from dpsvm_fast import InvalidParameterError, PrivateLinearSVC
 from dpsvm_fast.certificates.words import SEED_REASON
 from dpsvm_fast.data import TableSchema
 from dpsvm_fast.exceptions import ModelFormatError
-from dpsvm_fast.persist import load_model, read_model, save_model
+from dpsvm_fast.persist import load_model, read_model, save_certificate, save_model
 from dpsvm_fast.persist import values as text_module
 from oracles.forging import (
     ODD,
@@ -390,8 +391,19 @@ def test_every_single_change_breaks_the_digest(tmp_path: Path, kind: str) -> Non
 
 def test_too_large_a_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     document_of("output", tmp_path)
+    path, at_least = tmp_path / "output.json", 1 << 20
+    with pytest.raises(InvalidParameterError, match="max_memory") as error:
+        load_model(path, max_memory=at_least - 1)
+    assert error.value.parameter == "max_memory"
+    load_model(path, max_memory=at_least)
+    # A byte takes five: none of the file has to be text of a model to be counted.
+    path.write_bytes(path.read_bytes() + b" " * (at_least // 5))
+    words = "larger than 209715 bytes; raise the memory limit"
+    for read in (load_model, partial(save_certificate, path=tmp_path / "certificate.json")):
+        with pytest.raises(ModelFormatError, match=words):
+            read(path, max_memory=at_least)
+    load_model(path, max_memory=2 * at_least)
     monkeypatch.setattr("dpsvm_fast.files.LARGEST_FILE", 1000)
-    assert_refused(tmp_path / "output.json", "larger than 1000 bytes")
     with pytest.raises(InvalidParameterError, match="at most 1000"):
         save_model(fitted("output"), tmp_path / "other.json")
 

@@ -30,6 +30,7 @@ from functools import cache, partial
 from typing import Annotated, Any, ClassVar, NoReturn, TypeVar
 
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
+from dpsvm_fast.files import OF_CHARACTER, ROOM
 from dpsvm_fast.validation import (
     ADJACENCIES,
     MAX_EPSILON,
@@ -44,10 +45,8 @@ from dpsvm_fast.validation import (
 # JSON from anywhere: one value, finite numbers, each key once, within memory and depth.
 
 
-# Python's objects are many times larger than their text: this many take some 240 MB at worst.
-MAX_VALUES = 650_000
-# The same of saved models: one of 100,000 named columns with its schema has 700,000.
-MAX_MODEL_VALUES = 850_000
+# Bytes of memory for each value, at worst, beside those for its text.
+OF_VALUE = 220
 # A pipeline inside a search inside a pipeline has about 20 levels.
 MAX_LEVELS = 64
 # Most digits of a whole number; Python itself refuses thousands.
@@ -56,14 +55,14 @@ MAX_DIGITS = 1000
 LARGEST = sys.float_info.max
 
 
-def loads(text: str, *, of_model: bool = False) -> Any:
+def loads(text: str, room: int = ROOM) -> Any:
     """Return the value of a JSON text.
 
     Parameters
     ----------
     text : str
-    of_model : bool, default=False
-        Whether the text says that it is a saved model, which may have more values.
+    room : int, default=2**28
+        Most bytes of memory that this may take.
 
     Raises
     ------
@@ -72,7 +71,7 @@ def loads(text: str, *, of_model: bool = False) -> Any:
     ValueError
         The text is not accepted; the message ends the sentence "the file ...".
     """
-    check_size(text, of_model=of_model)
+    check_size(text, room)
     try:
         value = json.loads(
             text,
@@ -87,11 +86,11 @@ def loads(text: str, *, of_model: bool = False) -> Any:
     return value
 
 
-def check_size(text: str, *, of_model: bool = False) -> None:
-    """Refuse a text with too many values, as ``loads`` does."""
-    most = MAX_MODEL_VALUES if of_model else MAX_VALUES
-    if sum(map(text.count, ",[{")) > most:
-        raise ValueError(f"has more than {most} values")
+def check_size(text: str, room: int = ROOM) -> None:
+    """Refuse a text that may take more memory than ``room``, as ``loads`` does."""
+    needed = OF_CHARACTER * len(text) + OF_VALUE * sum(map(text.count, ",[{"))
+    if needed > room:
+        raise ValueError(f"may take {needed >> 20} MiB of memory, more than {room >> 20} MiB")
 
 
 def _finite(text: str) -> float:
@@ -139,7 +138,7 @@ def _check_levels(value: object) -> None:
     raise ValueError("is nested too deeply")
 
 
-def read_json(text: str, *, of_model: bool = False) -> Any:
+def read_json(text: str) -> Any:
     """Parse a certificate or a model; refuse NaN, infinities and repeated fields.
 
     Raises
@@ -148,7 +147,7 @@ def read_json(text: str, *, of_model: bool = False) -> Any:
         Anything that is not such JSON.
     """
     try:
-        return loads(text, of_model=of_model)
+        return loads(text)
     except json.JSONDecodeError:
         reason = "expected the JSON text that to_json() returns, not a file name"
     except ValueError as error:

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.cli.screen import CommandError, note
 from dpsvm_fast.exceptions import ModelFormatError
-from dpsvm_fast.files import checked_key, may_be_model, read_bytes
+from dpsvm_fast.files import (
+    LARGEST_FILE,
+    MORE_ROOM,
+    OF_CHARACTER,
+    checked_key,
+    may_be_model,
+    read_bytes,
+)
 
 if TYPE_CHECKING:
     from dpsvm_fast.persist import SavedModel
@@ -227,7 +234,7 @@ class Document:
         return json.loads(self.certificate)
 
 
-def read_document(path: Path, key: Path | None) -> Document:
+def read_document(path: Path, key: Path | None, room: int) -> Document:
     """Read a certificate, or the certificate of a saved model.
 
     Parameters
@@ -235,6 +242,8 @@ def read_document(path: Path, key: Path | None) -> Document:
     path : Path
     key : Path or None
         Key of a signed model or certificate.
+    room : int
+        Most bytes of memory that this may take.
 
     Raises
     ------
@@ -246,14 +255,14 @@ def read_document(path: Path, key: Path | None) -> Document:
     from dpsvm_fast.certificates.record import check_size
 
     try:
-        data = read_bytes(path)
+        data = read_bytes(path, min(room // OF_CHARACTER, LARGEST_FILE), more=MORE_ROOM)
         # Anything that may be a model is checked as one: its arrays may be large.
         is_model = may_be_model(data)
         digest = hashlib.sha256(data).hexdigest()
         text, record = "", None
         if not is_model:
             text = data.decode("utf-8-sig")
-            check_size(text)
+            check_size(text, room)
             record = json.loads(text)
         # A large model is read again, and need not be in memory twice.
         del data
@@ -266,7 +275,7 @@ def read_document(path: Path, key: Path | None) -> Document:
         raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
     if is_model:
         # Whether its certificate holds is not asked yet.
-        saved = opened_model(path, key)
+        saved = opened_model(path, key, room)
         from dpsvm_fast.persist.model import statement_of
 
         text = statement_of(saved.estimator).to_json()
@@ -283,7 +292,7 @@ def read_document(path: Path, key: Path | None) -> Document:
     return Document(path, text, text, is_model=False, sha256=digest)
 
 
-def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedModel:
+def opened_model(path: Path, key: Path | None, room: int, *, quiet: bool = False) -> SavedModel:
     """Load a model without recomputing its certificate; warn about an unchecked signature.
 
     Raises
@@ -294,7 +303,7 @@ def opened_model(path: Path, key: Path | None, *, quiet: bool = False) -> SavedM
     from dpsvm_fast.persist import read_model
     from dpsvm_fast.persist.values import NOT_CHECKED
 
-    saved = read_model(path, key=key, verify=False)
+    saved = read_model(path, key=key, verify=False, max_memory=room)
     if saved.signature == NOT_CHECKED and not quiet:
         note(f"warning: {path}: is signed, but the signature is not checked; give --key FILE")
     return saved

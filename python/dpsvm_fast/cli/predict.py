@@ -41,6 +41,7 @@ person_option = ui.option(
 saved_options = ui.together(
     click.argument("model", type=ui.FILE, metavar="MODEL"),
     ui.option("--key", ui.FILE, "File with the key that MODEL was signed with."),
+    ui.model_memory_option(),
     ui.option("--force", "Replace an existing file.", is_flag=True),
 )
 # MODEL, DATA and how they are read.
@@ -195,7 +196,7 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
         The model is not a classifier, there is no schema, or DATA has other columns than the model.
     """
     # Labels do not depend on the certificate, which takes seconds to recompute: verify does that.
-    saved = opened_model(options["model"], options["key"])
+    saved = opened_model(options["model"], options["key"], options["max_memory"])
     model, known = saved.estimator, saved.schema
     if not hasattr(model, "predict"):
         raise ui.CommandError(
@@ -293,7 +294,7 @@ def export_command(screen: ui.Screen, **options: Any) -> None:
             raise ui.CommandError(
                 "--output: got - on a terminal, but the graph is binary; name a file"
             )
-    saved = opened_model(options["model"], options["key"])
+    saved = opened_model(options["model"], options["key"], options["max_memory"])
     model, schema, encoder = saved.estimator, saved.schema, leading_encoder(saved.estimator)
     if encoder is not None and options["features"]:
         model = getattr(model, "best_estimator_", model)[1:]

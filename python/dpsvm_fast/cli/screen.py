@@ -327,6 +327,23 @@ class Integer(Value):
         return number
 
 
+class MemorySize(Value):
+    """Memory size with a unit: 512MiB, 2GB."""
+
+    name = "size"
+    accepted = "a size such as 512MiB or 2GB"
+
+    def read(self, value: Any) -> int:
+        """Parse a number and its unit."""
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])(IB|B)?|B)?\s*", value.upper())
+        if found is None or float(found[1]) <= 0.0:
+            raise ValueError
+        unit = 1000 if found[3] == "B" else 1024
+        return int(float(found[1]) * unit ** " KMGT".index(found[2] or " "))
+
+
 class OneOf(click.Choice):  # type: ignore[type-arg]
     """Choice among words."""
 
@@ -525,6 +542,16 @@ def delta_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any
     """Return the option ``--delta``."""
     text = "Delta, far below 1 / number of rows; 0 for pure epsilon."
     return option("--delta", Real(0.0, includes_low=True), text, metavar="D", **how)
+
+
+def memory_option(text: str, **how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--max-memory``."""
+    return option("--max-memory", MemorySize(), text, metavar="SIZE", **how)
+
+
+def model_memory_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--max-memory`` of a command that reads a saved model."""
+    return memory_option("Memory limit for a saved model.", default="256MiB")
 
 
 def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -11,7 +11,6 @@ import click
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import Document, opened_model, read_document, reserved
 from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.files import read_bytes
 
 if TYPE_CHECKING:
     from dpsvm_fast.verification import Policy
@@ -37,9 +36,16 @@ NAME, DATE = 34, 14
 @ui.option("--certificate", ui.FILE, "Certificate to write, for verify.")
 @ui.option("--force", "Replace an existing file.", is_flag=True)
 @ui.option("--key", ui.FILE, "File with the key that a model was signed with.")
+@ui.model_memory_option()
 @ui.pass_screen
 def statement_command(
-    screen: ui.Screen, file: Path, *, certificate: Path | None, force: bool, key: Path | None
+    screen: ui.Screen,
+    file: Path,
+    *,
+    certificate: Path | None,
+    force: bool,
+    key: Path | None,
+    max_memory: int,
 ) -> None:
     """Show the guarantee of a saved model, and its assumptions.
 
@@ -49,12 +55,12 @@ def statement_command(
     from dpsvm_fast.persist import save_certificate
 
     with reserved(certificate, force=force, inputs=[file, key]) as drafts:
-        document = read_document(file, key)
+        document = read_document(file, key, max_memory)
         statement = _recomputed_statement(document)
         for draft in drafts:
             if document.is_model:
                 # With the model's digest, signed with its key.
-                save_certificate(file, draft.draft, key=key)
+                save_certificate(file, draft.draft, key=key, max_memory=max_memory)
                 draft.publish()
             else:
                 draft.write(document.text.rstrip() + "\n")
@@ -180,10 +186,17 @@ UNDECIDED_ADVICE = (
 @click.argument("file", type=ui.FILE, metavar="CERTIFICATE|MODEL")
 @ui.option("--model", ui.FILE, "Saved model that the certificate must match.")
 @ui.option("--key", ui.FILE, "File with the key that it was signed with.")
+@ui.model_memory_option()
 @ui.option("--policy", ui.FILE, "TOML or JSON with the rules; see docs/command_line.md.")
 @ui.pass_screen
 def verify_command(
-    screen: ui.Screen, file: Path, *, model: Path | None, key: Path | None, policy: Path | None
+    screen: ui.Screen,
+    file: Path,
+    *,
+    model: Path | None,
+    key: Path | None,
+    policy: Path | None,
+    max_memory: int,
 ) -> int:
     """Recompute the epsilon and delta of a certificate or a saved model.
 
@@ -192,17 +205,17 @@ def verify_command(
     policy does not allow it.
     """
     from dpsvm_fast.certificates import read_certificate
-    from dpsvm_fast.persist.values import parsed
+    from dpsvm_fast.persist.values import document_of
     from dpsvm_fast.verification import verify
 
     rules = None if policy is None else _rules(policy)
-    document = read_document(file, key)
+    document = read_document(file, key, max_memory)
     about = file if document.is_model and model is None else model
     if model is not None:
-        opened_model(model, None, quiet=document.text is not document.certificate)
+        opened_model(model, None, max_memory, quiet=document.text is not document.certificate)
     result = verify(
         document.text,
-        model=None if about is None else parsed(read_bytes(about)),
+        model=None if about is None else document_of(about, max_memory),
         key=document.key,
         policy=rules,
     )

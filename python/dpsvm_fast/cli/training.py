@@ -158,23 +158,6 @@ def trainer_of(estimator: Any) -> Any:
 INPUTS = ("data", "schema", "budget", "test_data")
 
 
-class MemorySize(ui.Value):
-    """Memory size with a unit: 512MiB, 2GB."""
-
-    name = "size"
-    accepted = "a size such as 512MiB or 2GB"
-
-    def read(self, value: Any) -> int:
-        """Parse a number and its unit."""
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(?:([KMGT])(IB|B)?|B)?\s*", value.upper())
-        if found is None or float(found[1]) <= 0.0:
-            raise ValueError
-        unit = 1000 if found[3] == "B" else 1024
-        return int(float(found[1]) * unit ** " KMGT".index(found[2] or " "))
-
-
 class Shape(ui.Value):
     """Height, width and optionally channels of an image: 28x28."""
 
@@ -233,13 +216,7 @@ table_options = ui.together(
         metavar="CLASS=W,...",
     ),
     format_option,
-    ui.option(
-        "--max-memory",
-        MemorySize(),
-        "Memory limit; rows beyond it go to a temporary folder.",
-        default="2GiB",
-        metavar="SIZE",
-    ),
+    ui.memory_option("Memory limit; rows beyond it go to a temporary folder.", default="2GiB"),
     ui.option(
         "--temp", ui.FILE, "Parent of the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),

@@ -31,6 +31,7 @@ from dpsvm_fast.data.schema import (
     toml_string,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, TableError
+from dpsvm_fast.files import ROOM
 
 # A schema file to be filled in.
 
@@ -488,7 +489,7 @@ def open_table(
     format: str | None = None,
     labelled: bool = True,
     owners: bool = False,
-    max_memory: int = readers.ROOM,
+    max_memory: int = ROOM,
 ) -> Table:
     r"""Open a file and check its columns against a schema; no row is read.
 

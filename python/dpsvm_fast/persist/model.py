@@ -32,7 +32,7 @@ from dpsvm_fast.certificates.statement import (
 )
 from dpsvm_fast.data.encoder import leading_encoder
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.files import checked_key, read_bytes, write_bytes
+from dpsvm_fast.files import ROOM, checked_key, write_bytes
 from dpsvm_fast.persist.classes import (
     MAX_REPEATED,
     NOT_SAVED,
@@ -52,13 +52,13 @@ from dpsvm_fast.persist.values import (
     SIGNATURE,
     VERSION,
     check_seals,
-    parsed,
+    document_of,
     plain_to,
     refused,
     sealed_text,
     shown,
 )
-from dpsvm_fast.validation import check_option, check_path
+from dpsvm_fast.validation import check_integer, check_option, check_path
 
 if TYPE_CHECKING:
     from dpsvm_fast.data import TableSchema
@@ -81,6 +81,8 @@ NOTHING = "passthrough"
 PARTS = ("steps", "transformers", "remainder")
 # Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
 MAX_STEPS = 1000
+# Least memory that reading a model may be limited to.
+MIN_ROOM = 1 << 20
 
 
 @dataclass
@@ -543,7 +545,11 @@ def save_model(
 
 
 def save_certificate(
-    model: PathLike, path: PathLike, *, key: bytes | PathLike | None = None
+    model: PathLike,
+    path: PathLike,
+    *,
+    key: bytes | PathLike | None = None,
+    max_memory: int = ROOM,
 ) -> None:
     """Save the certificate of a saved model, bound to the model by a digest.
 
@@ -556,6 +562,8 @@ def save_certificate(
     key : bytes, path of a file with them, or None, default=None
         Secret key of at least 16 bytes that signs digest and certificate (HMAC-SHA256). It may
         differ from the key of the model.
+    max_memory : int, default=2**28
+        As in :func:`load_model`.
 
     Raises
     ------
@@ -586,8 +594,8 @@ def save_certificate(
     (True, 'noisy sums and their shapes')
     """
     where, target = Path(check_path("model", model)), Path(check_path("path", path))
-    document = parsed(read_bytes(where))
-    estimator = read_model(where, verify=False).estimator
+    estimator = read_model(where, verify=False, max_memory=max_memory).estimator
+    document = document_of(where, max_memory)
     statement = statement_of(estimator)
     record = bound_certificate(statement.to_dict(), document, checked_key(key))
     write_bytes(target, json.dumps(record, indent=2, allow_nan=False).encode("ascii") + b"\n")
@@ -605,7 +613,13 @@ def statement_of(model: Any) -> Any:
     return total_privacy(model)
 
 
-def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True) -> Any:
+def load_model(
+    path: PathLike,
+    *,
+    key: bytes | PathLike | None = None,
+    verify: bool = True,
+    max_memory: int = ROOM,
+) -> Any:
     """Load a model written by :func:`save_model`.
 
     Parameters
@@ -617,6 +631,9 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     verify : bool, default=True
         Whether to recompute the certificate's epsilon and delta, which takes some seconds for
         searches and objective perturbation. Use False only for files checked before.
+    max_memory : int, default=2**28
+        Bytes of memory that reading may take; a file takes up to five times its size. Raise it for
+        models of more than some millions of weights.
 
     Returns
     -------
@@ -627,7 +644,7 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     ------
     ModelFormatError
         The file is not a model that this version reads, was changed, or has a certificate that does
-        not hold.
+        not hold, or may take more than ``max_memory``.
     OSError
         The file cannot be read.
 
@@ -650,18 +667,22 @@ def load_model(path: PathLike, *, key: bytes | PathLike | None = None, verify: b
     >>> scaler.transform([[5.0, 20.0]]).tolist()
     [[0.5, 1.0]]
     """
-    return read_model(path, key=key, verify=verify).estimator
+    return read_model(path, key=key, verify=verify, max_memory=max_memory).estimator
 
 
 def read_model(
-    path: PathLike, *, key: bytes | PathLike | None = None, verify: bool = True
+    path: PathLike,
+    *,
+    key: bytes | PathLike | None = None,
+    verify: bool = True,
+    max_memory: int = ROOM,
 ) -> SavedModel:
     """Load a saved model with its schema, statement and format.
 
     Parameters
     ----------
     path : str or path
-    key, verify
+    key, verify, max_memory
         As in :func:`load_model`.
 
     Returns
@@ -689,8 +710,9 @@ def read_model(
     """
     secret = checked_key(key)
     where = Path(check_path("path", path))
+    room = check_integer("max_memory", max_memory, MIN_ROOM)
     try:
-        document = parsed(read_bytes(where))
+        document = document_of(where, room)
         signature = check_seals(document, secret)
         return _saved_model(document, signature, Reading(verified=verify))
     except ModelFormatError as error:

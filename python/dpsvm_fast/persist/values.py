@@ -8,15 +8,23 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpsvm_fast.certificates.record import Options, Range, Record, exactly, loads
+from dpsvm_fast.certificates.record import (
+    Options,
+    Range,
+    Record,
+    check_size,
+    exactly,
+    loads,
+)
 from dpsvm_fast.certificates.statement import digest_of, signature_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.files import may_be_model
+from dpsvm_fast.files import LARGEST_FILE, MORE_ROOM, OF_CHARACTER, ROOM, read_bytes
 
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
 
@@ -220,25 +228,37 @@ def shown(value: object) -> str:
     return "an object" if isinstance(value, dict) else "a list"
 
 
-def parsed(data: bytes) -> dict[str, Any]:
-    """Parse a file as JSON, before format, version and digest are checked.
+def document_of(path: Path, room: int = ROOM) -> dict[str, Any]:
+    """Read a file as JSON, before format, version and digest are checked.
+
+    Parameters
+    ----------
+    path : Path
+    room : int, default=2**28
+        Most bytes of memory that this may take.
 
     Raises
     ------
     ModelFormatError
-        The file is not one JSON object within the limits.
+        The file is not one JSON object, or may take more memory.
+    OSError
+        The file cannot be read.
     """
+    data = read_bytes(path, min(room // OF_CHARACTER, LARGEST_FILE), more=MORE_ROOM)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ModelFormatError("is not text; expected a file that save_model wrote") from None
-    of_model = may_be_model(data)
     # A large file need not be in memory twice.
     del data
     if not text.strip():
         raise ModelFormatError("is empty; expected a file that save_model wrote")
     try:
-        document = loads(text, of_model=of_model)
+        check_size(text, room)
+    except ValueError as error:
+        raise ModelFormatError(f"{error}{MORE_ROOM}") from None
+    try:
+        document = loads(text, room)
     except json.JSONDecodeError as error:
         raise ModelFormatError(_no_json(text, error)) from None
     except ValueError as error:

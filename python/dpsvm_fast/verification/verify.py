@@ -32,7 +32,7 @@ from dpsvm_fast.certificates.statement import (
 )
 from dpsvm_fast.certificates.words import CAVEATS, UNITS, stated
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.files import may_be_model, read_bytes
+from dpsvm_fast.files import read_bytes
 from dpsvm_fast.validation import check_path, check_type
 from dpsvm_fast.verification.compose import recomputed_events
 from dpsvm_fast.verification.losses import TooMuchWorkError, limited_work
@@ -205,8 +205,6 @@ class Policy(Record):
 MODEL = "dpsvm_fast.model"
 # What the digest of a model's file is over.
 CONTENTS = ("format", "version", "library_version", "model", "schema")
-# Bytes of a model's file that is read here; larger ones can be given as what they hold.
-LARGEST_FILE = 1 << 28
 # Releases of weights of a pipeline, after its noisy sums.
 RELEASES_OF_OUTPUT = 4
 # How often the cells of several ellipsoids are summed.
@@ -258,11 +256,11 @@ def model_document(model: Mapping[str, Any] | str | os.PathLike[str]) -> Mapping
         if path.exists() and not path.is_file():
             raise InvalidParameterError("model: expected a file, not a folder, pipe or device")
         try:
-            data = read_bytes(path, LARGEST_FILE)
-            text, of_model = data.decode("utf-8-sig"), may_be_model(data)
+            data = read_bytes(path)
+            text = data.decode("utf-8-sig")
             # A large file need not be in memory twice.
             del data
-            document = read_json(text, of_model=of_model)
+            document = read_json(text)
         except ModelFormatError as error:
             raise InvalidParameterError(f"model: the file {error}") from None
         except ValueError:
