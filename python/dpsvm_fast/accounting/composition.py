@@ -111,13 +111,13 @@ LARGEST_EXPONENT = 700.0
 DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
 # What a distance adds is not worth a search for a smaller epsilon below this share of delta.
 NEGLIGIBLE_DISTANCE = 1e-9
-# How closely that smaller epsilon is looked for: a share of the largest one, and where it is cheap.
+# How closely that smaller epsilon is looked for: a share of the largest, and where it is cheap.
 NEAR_LEAST, NEAREST = 3e-3, 1e-5
-# Rounds in which an epsilon grows by what a distance costs at the last one, each less exactly, and
-# in which a larger one than necessary falls, unless this leaves less than a share of delta. How
-# much more a quick one may be at first.
-QUICK_MARGIN = 1e-4
-MAX_ROUNDS, COARSER, CLOSER_ROUNDS, LITTLE_LEFT = 150, 1.15, 2, 1e-4
+# Quick rounds in which an epsilon grows by what a distance costs at the last one, and by a margin
+# that doubles at least. Where they do not end, shares of delta that distances may take. Then the
+# result falls in a few close rounds, unless that leaves less than a share of delta.
+QUICK_MARGIN, COARSER, LITTLE_LEFT = 1e-4, 2.0, 1e-4
+SHARES, MAX_ROUNDS, CLOSER_ROUNDS = (0.5, 0.9), 20, 2
 
 
 def distance_delta(distance: Fraction, epsilon: float) -> float:
@@ -269,12 +269,17 @@ def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> flo
     ask = partial(_epsilon_of_rest, choice, delta=delta)
     if not choice.distance:
         return ask(0.0, quick=quick)
-    found = _enough(partial(ask, quick=True), QUICK_MARGIN)
+    found = _enough(partial(ask, quick=True))
     if quick:
         return found
-    if math.isinf(found):
-        return _enough(ask, NEGLIGIBLE_DISTANCE)
-    for _ in range(CLOSER_ROUNDS):
+    for share in SHARES if math.isinf(found) and delta > 0.0 else ():
+        # There the distances take that share of delta.
+        asked = math.log(share * delta / fraction_up(choice.distance))
+        needed = ask(max(0.0, asked))
+        if needed <= asked:
+            found = needed
+            break
+    for _ in range(CLOSER_ROUNDS if math.isfinite(found) else 0):
         # At a point that is enough, what is needed is enough itself.
         before = _left(choice, found, delta)
         found = min(found, ask(found))
@@ -283,9 +288,9 @@ def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> flo
     return found
 
 
-def _enough(ask: Function, margin: float) -> float:
+def _enough(ask: Function) -> float:
     """Return an epsilon that is enough for what is needed beside the distances at it."""
-    found = ask(0.0)
+    found, margin = ask(0.0), QUICK_MARGIN
     for _ in range(MAX_ROUNDS):
         if not math.isfinite(found):
             break
@@ -1358,7 +1363,8 @@ class Composition:
         epsilon, most = self._budget[0], self._most[0]
         if delta == self._budget[1] and found > epsilon:
             # Delta at the epsilon of the budget may show what admitted the last spend.
-            return min(found, most) if totals_fit(self._totals, most, delta) else found
+            looks: Iterator[None] | None = iter(()) if quick else None
+            return min(found, most) if totals_fit(self._totals, most, delta, looks) else found
         return found
 
     def remaining(self, *, quick: bool = False) -> float:
@@ -1417,11 +1423,11 @@ def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | 
 
 def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, whatever that takes."""
-    alone = _epsilon_of_rest(choice, epsilon, delta)
+    nearly, alone = min(epsilon * NEARLY, MOST_NEARLY), _epsilon_of_rest(choice, epsilon, delta)
     gained = _left(choice, 0.0, delta) - _left(choice, epsilon, delta)
     if alone > epsilon and gained > LITTLE_LEFT * delta:
         # Distances cost less at a smaller epsilon.
-        alone = _choice_epsilon(choice, delta)
+        alone = min(alone, _choice_epsilon(choice, delta))
     # Near the end of a budget delta may show what a rounded epsilon does not.
-    near = delta > 0.0 and alone - epsilon <= min(epsilon * NEARLY, MOST_NEARLY)
+    near = delta > 0.0 and alone - epsilon <= nearly
     return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)
