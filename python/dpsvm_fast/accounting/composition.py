@@ -86,7 +86,13 @@ from dpsvm_fast.rounding import (
     round_up,
     sqrt_up,
 )
-from dpsvm_fast.validation import check_delta, check_epsilon, check_integer, check_real
+from dpsvm_fast.validation import (
+    MAX_EPSILON,
+    check_delta,
+    check_epsilon,
+    check_integer,
+    check_real,
+)
 
 Array = NDArray[np.float64]
 Group = tuple[float, float, int]
@@ -195,6 +201,8 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 # Choices, or periods, that are looked at closely for one answer, and choices of all periods for one
 # spend: for others quick bounds decide.
 MOST_CLOSELY, MOST_LOOKS = 3, 6
+# Of more choices than these, basic composition tells which ones to look at.
+FEW_CHOICES = 8
 # A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
 # parts is tighter by so much.
 ALONE = 1.01
@@ -207,7 +215,14 @@ def totals_delta(totals: Totals, epsilon: float) -> float:
 
 def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
     """Return an upper bound of the smallest epsilon at ``delta``; a ``quick`` one may be larger."""
-    return largest(partial(_choice_epsilon, delta=delta), choices(totals), quick=quick)
+    found, ask = choices(totals), partial(_choice_epsilon, delta=delta)
+    if len(found) <= FEW_CHOICES:
+        return largest(ask, found, quick=quick)
+
+    def simply(choice: Totals) -> float:
+        return _simple_epsilon(choice, _where_distances_take(SHARES[0], choice, delta), delta)
+
+    return largest(ask, found, simply, quick=quick)
 
 
 def largest(
@@ -222,18 +237,16 @@ def largest(
     Nobody asks closely, nor quickly, where a cheaper bound says that an answer is no larger, and
     closely of a few only.
     """
-    if quick:
-        return max(ask(one, quick=True) for one in subjects)
     if len(subjects) == 1:
-        return ask(*subjects)
+        return ask(*subjects, quick=True) if quick else ask(*subjects)
     bounds = [(simply(one), one) for one in subjects]
     bounds = [(ask(one, quick=True) if math.isinf(top) else top, one) for top, one in bounds]
-    found, asked = -math.inf, 0
+    found, asked, most = -math.inf, 0, 0 if quick else MOST_CLOSELY
     for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
         if bound <= found:
             break
-        answer = min(bound, ask(one, quick=True)) if asked else math.inf
-        if answer > found and asked < MOST_CLOSELY:
+        answer = min(bound, ask(one, quick=True)) if asked or quick else math.inf
+        if answer > found and asked < most:
             answer, asked = min(answer, ask(one)), asked + 1
         found = max(found, answer)
     return found
@@ -272,10 +285,9 @@ def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> flo
     found = _enough(partial(ask, quick=True))
     if quick:
         return found
-    for share in SHARES if math.isinf(found) and delta > 0.0 else ():
-        # There the distances take that share of delta.
-        asked = math.log(share * delta / fraction_up(choice.distance))
-        needed = ask(max(0.0, asked))
+    for share in SHARES if math.isinf(found) else ():
+        asked = _where_distances_take(share, choice, delta)
+        needed = ask(asked)
         if needed <= asked:
             found = needed
             break
@@ -286,6 +298,14 @@ def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> flo
         if _left(choice, found, delta) - before <= LITTLE_LEFT * delta:
             break
     return found
+
+
+def _where_distances_take(share: float, choice: Totals, delta: float) -> float:
+    """Return about the epsilon at which distances take a share of delta, from 0 to the largest."""
+    cost = fraction_up(choice.distance)
+    if not cost or delta == 0.0:
+        return 0.0 if cost else MAX_EPSILON
+    return min(max(0.0, math.log(share * delta / cost)), MAX_EPSILON)
 
 
 def _enough(ask: Function) -> float:

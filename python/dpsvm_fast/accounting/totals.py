@@ -52,7 +52,7 @@ COUNTS = ("pure", "leaks", *LAWS)
 # More than the rounding of one logarithm or exponential; what no exponential is taken of.
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
-MAX_CHOICES = 64
+MAX_CHOICES = 40
 
 
 @dataclass

@@ -681,9 +681,9 @@ class SecondMoments(SumRelease):
 
 # Share of epsilon that has to be left for training, and of delta that may stay unused.
 MIN_REMAINING, UNUSED = 0.5, 0.01
-# Steps of a search, and how steep others are over a Gaussian mechanism alone, about: near the root,
-# more for each 1 of epsilon and for each 1 of the distance from the root.
-STEPS, STEEPNESS = 20, (0.5, 0.04, 0.17)
+# Steps of a search, the share of epsilon by which a slope is measured, and how close the two sides
+# of a jump are looked for.
+STEPS, ASIDE, NEAR_JUMP = 20, 0.03, 2e-4
 
 MIN_DELTA = 5e-324
 # Least share of epsilon that a smaller parameter should leave at the same delta.
@@ -736,10 +736,14 @@ def within_budget(
     # What Gaussian noise would be left: likely a little too much, or else all. No rounding decides.
     lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0
     at = at * (1.0 - 1e-9) if lowest < at < epsilon else lowest + 0.5 * (epsilon - lowest)
-    # What is computed there is remembered.
-    near, by_epsilon, by_excess = STEEPNESS
-    steepness = near + by_epsilon * min(at, 8.0) + by_excess * min(max(log_excess(at), 0.0), 1.0)
-    slope = steepness * (2.0 * math.log(1.0 / delta) + 1.0) / at
+
+    def log_delta(own: float) -> float:
+        """Logarithm of delta of Gaussian noise of that epsilon beside what came before."""
+        mu = math.sqrt(sum(mu * mu for mu in mus) + gaussian_parameter(own, delta) ** 2)
+        return math.log(max(gaussian_delta(epsilon, 1.0 / mu), MIN_DELTA))
+
+    # Others are about as steep.
+    slope = max(1.0, (log_delta(at) - log_delta(at * (1.0 - ASIDE))) / ASIDE) / at
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
         raise InvalidParameterError(
@@ -773,8 +777,8 @@ def largest_within(
 ) -> float | None:
     """Return a point where an increasing function is in [-unused, 0], or the upper end.
 
-    Secants start from ``at``; bisection is used if they leave the interval. The result is None if
-    the function is positive at the lower end.
+    Secants start from ``at``; bisection is used if they leave the interval, and the lower side of a
+    jump will do. The result is None if the function is positive at the lower end.
     """
     low, high, last = -math.inf, math.inf, None
     for _ in range(STEPS):
@@ -784,6 +788,8 @@ def largest_within(
         else:
             high = at
         if low >= ends[1] or high <= ends[0] or -unused <= value <= 0.0:
+            break
+        if math.isfinite(high) and high - low <= NEAR_JUMP * high:
             break
         if last is not None and (value - last[1]) / (at - last[0]) > 0.0:
             slope = (value - last[1]) / (at - last[0])
