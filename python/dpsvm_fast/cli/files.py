@@ -20,6 +20,7 @@ from dpsvm_fast.files import (
     LARGEST_FILE,
     MORE_ROOM,
     OF_CHARACTER,
+    ROOM,
     checked_key,
     may_be_model,
     read_bytes,
@@ -234,7 +235,7 @@ class Document:
         return json.loads(self.certificate)
 
 
-def read_document(path: Path, key: Path | None, room: int) -> Document:
+def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
     """Read a certificate, or the certificate of a saved model.
 
     Parameters
