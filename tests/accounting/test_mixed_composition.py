@@ -269,6 +269,26 @@ def test_a_quick_delta_is_a_close_bound(losses: Losses, epsilon: float, adjacenc
     assert exact * (1.0 - BELOW) <= quick <= close * 1.01
 
 
+@pytest.mark.proof("accountant", "Termination")
+def test_many_branches_that_no_grid_suits_are_bounded_by_basic_composition() -> None:
+    """Of each branch a quick bound says 1394, and only three of five are looked at closely."""
+    rare = (
+        sampled(0.04390217643119719, 2.282098638344828e-08, 1),
+        sampled(3.9878985100641557, 7.660341263101138e-05, 39966),
+        sampled(7.594586540091908, 9.235513364715975e-06, 111531),
+        ObjectiveEvent("softmax", 2, 11722.77, 2.3282628694505327e-4, None, "add_remove"),
+    )
+    more = [(PureEvent(1e-3 * k, "add_remove"), 1e-4 * (6 - k)) for k in range(1, 6)]
+    branches = tuple((*rare, pure, GaussianEvent(1.0, mu, "add_remove")) for pure, mu in more)
+    event, delta = ParallelEvent(branches, "add_remove"), 2.2862802550863572e-06
+    epsilon = composed_epsilon([event], delta)
+    assert epsilon < 0.0225
+    ledger = PrivacyLedger(1.0, delta)
+    ledger.spend(event)
+    assert ledger.total()[0] == epsilon
+    assert ledger.remaining() == pytest.approx(1.0 - epsilon, rel=1e-6)
+
+
 def test_where_many_choices_are_close_a_spend_is_refused_rather_than_waited_for() -> None:
     """Four histories that only a closer look admits, of which one spend may take three."""
     looked: list[float] = []
