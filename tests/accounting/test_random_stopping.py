@@ -327,7 +327,11 @@ CLOSE_CURVES: list[tuple[PrivacyEvent, float, float]] = [
         1.4512,
     ),
     (geometric(noisy_objective(3, 20.0), gaussian(0.1)), 1e-4, 0.679712),
-    (RandomStoppingEvent((noisy_objective(3, 5.0),), "poisson", 10.0, "add_remove"), 1e-4, 2.51946),
+    (
+        RandomStoppingEvent((noisy_objective(3, 5.0),), "poisson", 10.0, "add_remove"),
+        1e-4,
+        2.51946,
+    ),
     (geometric(noisy_objective(10, 5.0), gaussian(0.5)), 1e-4, 3.89937),
 ]
 
