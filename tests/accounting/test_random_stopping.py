@@ -312,7 +312,7 @@ def geometric(*run: PrivacyEvent) -> RandomStoppingEvent:
 
 
 # What curves with a point at each 0.3 of log delta, closely computed, gave: small epsilons, where a
-# coarse first step was all there was, and joint laws, which are far above themselves on wide tables.
+# coarse first step was all there was, and joint laws, which are far above themselves on wide ones.
 CLOSE_CURVES: list[tuple[PrivacyEvent, float, float]] = [
     (geometric(steps(5.0, 1e-4, 10)), 1e-5, 0.000237487),
     (geometric(steps(5.0, 1e-4, 100)), 1e-4, 0.000604564),
