@@ -327,7 +327,7 @@ def on_chords(event: ObjectiveEvent, epsilon: float, parts: int = 1) -> float:
     They are found together for each of some ``parts`` of the range, the more closely the more.
     """
     width = reach(event) / parts
-    part = min(int(epsilon / width), parts - 1)
+    part = int(min(epsilon / width, parts - 1.0))
     x, g = _curve(event, part * width, (part + 1) * width, POINTS)
     i = int(np.searchsorted(x, epsilon, "right")) - 1
     if i < 0 or i + 1 >= x.size:
