@@ -78,22 +78,35 @@ def one_event(rng: Rng, relation: str) -> Point:
     }
 
 
+def several(rng: Rng, relation: str, most: int) -> list[Point]:
+    """One event or more."""
+    return [one_event(rng, relation) for _ in range(int(rng.integers(1, most + 1)))]
+
+
 def events_point(rng: Rng, most: int = 4) -> Point:
-    """A list of events and an epsilon."""
+    """A list of events, perhaps with one that has branches, and an epsilon."""
     relation = str(rng.choice(RELATIONS))
-    events = [one_event(rng, relation) for _ in range(int(rng.integers(1, most + 1)))]
+    events = several(rng, relation, most)
+    if rng.random() < 0.3:
+        branches = [several(rng, relation, 2) for _ in range(int(rng.integers(1, 4)))]
+        kind = str(rng.choice(["parallel", "alternatives"]))
+        events[0] = {"type": kind, "adjacency": relation, "branches": branches}
     return {"events": events, "epsilon": between(rng, 1e-3, 30.0)}
 
 
 def events_of(point: Point) -> list[PrivacyEvent]:
     """The events of a point, or a refusal."""
-    records = []
-    for record in point["events"]:
-        fields = {name: value for name, value in record.items() if not name.startswith("_")}
-        if fields.get("sampling_rate", 0.0) > 1.0:
-            fields["sampling_rate"] = 1.0
-        records.append(fields)
-    return [PrivacyEvent.from_dict(record) for record in records]
+    return [PrivacyEvent.from_dict(record_of(record)) for record in point["events"]]
+
+
+def record_of(record: Point) -> Point:
+    """A record of an event as the library reads it."""
+    fields = {name: value for name, value in record.items() if not name.startswith("_")}
+    if fields.get("sampling_rate", 0.0) > 1.0:
+        fields["sampling_rate"] = 1.0
+    if "branches" in fields:
+        fields["branches"] = [list(map(record_of, branch)) for branch in fields["branches"]]
+    return fields
 
 
 def truth_of(events: list[PrivacyEvent], epsilon: float) -> float:
