@@ -14,7 +14,8 @@ LARGEST_FILE = 1 << 32
 # Bytes of memory that a file may take unless the caller allows more, and how many at worst for each
 # of text. Larger files are refused before they are read.
 ROOM, OF_CHARACTER = 1 << 28, 5
-MORE_ROOM = "; raise the memory limit (max_memory, --max-memory) if you trust its source"
+# How a reader gets more.
+MEMORY_ADVICE = "raise the memory limit: max_memory= of the function, --max-memory of the command"
 # Lengths of a key in bytes: a shorter one can be guessed.
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
 # Bytes at the start of a file that are checked first.
@@ -59,7 +60,7 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def read_bytes(
-    path: Path, largest: int | None = None, *, of_text: bool = True, more: str = ""
+    path: Path, largest: int | None = None, *, of_text: bool = True, room: int | None = None
 ) -> bytes:
     """Return the contents of a regular file of limited size.
 
@@ -67,11 +68,11 @@ def read_bytes(
     ----------
     path : Path
     largest : int or None, default=None
-        Largest size in bytes; None for that of a text that ``ROOM`` is enough for.
+        Largest size in bytes; None for that of a text that the room is enough for.
     of_text : bool, default=True
         Whether the file is text. Then the rest of a large file is read only if its start is.
-    more : str, default=""
-        What to do if the file is larger, for the message.
+    room : int or None, default=None
+        Most bytes of memory that a text may take; None for ``ROOM``, which the caller cannot raise.
 
     Raises
     ------
@@ -80,7 +81,9 @@ def read_bytes(
     ModelFormatError
         The file is too large, or is a pipe or a device.
     """
-    largest = ROOM // OF_CHARACTER if largest is None else largest
+    more = "" if room is None else f"; {MEMORY_ADVICE}"
+    if largest is None:
+        largest = min((room or ROOM) // OF_CHARACTER, LARGEST_FILE)
     try:
         with open(path, "rb", opener=_open_nonblocking) as file:
             about = os.fstat(file.fileno())

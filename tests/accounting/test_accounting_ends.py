@@ -571,9 +571,10 @@ def longest_calls(ledgers: int, seed: int) -> tuple[float, float, float]:
             if draw.random() < 0.1:
                 asked = max(asked, measured(draw.choice(questions)))
         asked = max(asked, *map(measured, (*questions, ledger.odometer)))
-        # What was admitted is within the budget, but for what quick and close bounds of large
-        # losses differ by.
-        assert ledger.total()[0] <= epsilon * 1.1
+        # What was admitted is shown to be within the budget, nearly if losses are huge, where grids
+        # differ, or if there are more periods than are looked at closely.
+        nearly = 0.1 if periods or epsilon > 100.0 else 1e-6
+        assert ledger.total()[0] <= epsilon * (1.0 + nearly)
     return spend, asked, late
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate
 from scipy.stats import norm
 
-from dpsvm_fast.accounting import gaussian_delta, gaussian_sigma
+from dpsvm_fast.accounting import composed_epsilon, gaussian_delta, gaussian_sigma
 from dpsvm_fast.accounting.adaptive import boundary, pure_mu, pure_of_mu
 from dpsvm_fast.certificates import (
     AlternativesEvent,
@@ -27,6 +27,7 @@ from dpsvm_fast.certificates import (
 from dpsvm_fast.exceptions import BudgetExceededError, LedgerError
 from dpsvm_fast.ledger import PrivacyLedger
 from oracles.ledgers import admitted, spend_all
+from oracles.loss_grid import lower_delta
 
 A = "add_remove"
 
@@ -275,3 +276,16 @@ class TestOdometer:
         mean = integrate.trapezoid(np.exp(theta * w - 0.5 * theta**2 * v) * density, theta)
         closed = math.sqrt(s / (v + s)) * math.exp(0.5 * w * w / (v + s))
         assert mean == pytest.approx(2.0 * closed * norm.cdf(w / math.sqrt(v + s)), rel=1e-8)
+
+
+@pytest.mark.proof("adaptive_composition", "The odometer")
+def test_a_total_with_leaks_that_fill_their_share_is_known() -> None:
+    """Rounding upwards puts sixteen shares above the limit, which the slack of a spend covers."""
+    ledger = PrivacyLedger(2.0, 1e-5, adaptive=True)
+    for _ in range(16):
+        ledger.spend(ApproximateEvent(0.01, 1e-6 / 16, A))
+    ledger.spend(GaussianEvent(6.0, 1.0, A))
+    events = [record.event for record in ledger.history]
+    total, delta = ledger.total()
+    assert lower_delta(events, total) <= delta
+    assert composed_epsilon(events, delta) < total < 1.1 * composed_epsilon(events, delta)

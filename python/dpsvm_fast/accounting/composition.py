@@ -238,7 +238,7 @@ def largest(
     closely of a few only.
     """
     if len(subjects) == 1:
-        return ask(*subjects, quick=True) if quick else ask(*subjects)
+        return ask(*subjects, quick=quick)
     bounds = [(simply(one), one) for one in subjects]
     bounds = [(ask(one, quick=True) if math.isinf(top) else top, one) for top, one in bounds]
     found, asked, most = -math.inf, 0, 0 if quick else MOST_CLOSELY
@@ -259,7 +259,7 @@ def _choice_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> flo
         left = _exact_delta(choice, x, quick=quick)
         return add_up(left, distance_delta(choice.distance, x)) if choice.distance else left
 
-    best, costly = whole(epsilon), _is_costly(choice)
+    best, costly = whole(epsilon), bool(choice.distance) and _is_costly(choice)
     negligible = (LITTLE_LEFT if costly else NEGLIGIBLE_DISTANCE) * best
     if choice.distance and distance_delta(choice.distance, epsilon) > negligible:
         # Up to where the distance alone costs more; pure events may end the fall of the rest.

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpsvm_fast.cli.screen import CommandError, note
 from dpsvm_fast.exceptions import ModelFormatError
-from dpsvm_fast.files import (
-    LARGEST_FILE,
-    MORE_ROOM,
-    OF_CHARACTER,
-    ROOM,
-    checked_key,
-    may_be_model,
-    read_bytes,
-)
+from dpsvm_fast.files import ROOM, checked_key, may_be_model, read_bytes
 
 if TYPE_CHECKING:
     from dpsvm_fast.persist import SavedModel
@@ -256,7 +248,7 @@ def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
     from dpsvm_fast.certificates.record import check_size
 
     try:
-        data = read_bytes(path, min(room // OF_CHARACTER, LARGEST_FILE), more=MORE_ROOM)
+        data = read_bytes(path, room=room)
         # Anything that may be a model is checked as one: its arrays may be large.
         is_model = may_be_model(data)
         digest = hashlib.sha256(data).hexdigest()

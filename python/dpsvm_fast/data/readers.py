@@ -51,7 +51,7 @@ from dpsvm_fast.data.schema import (
     repeated,
 )
 from dpsvm_fast.exceptions import SchemaError, TableError
-from dpsvm_fast.files import ROOM
+from dpsvm_fast.files import MEMORY_ADVICE, ROOM
 from dpsvm_fast.validation import optional_module
 
 # The interface of every kind of file, and reading bytes with progress.
@@ -61,9 +61,6 @@ from dpsvm_fast.validation import optional_module
 
 
 Progress = Callable[[int], None]
-
-# How a reader gets more than ROOM, the default of the bytes that it may take besides the rows.
-MEMORY_ADVICE = "raise the memory limit: max_memory= of open_table, --max-memory of a command"
 
 
 class Source(ABC):

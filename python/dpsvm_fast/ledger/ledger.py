@@ -463,10 +463,9 @@ class PrivacyLedger:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
         With several periods, the largest of them. It is rounded up: for a budget that is fully
-        spent, by up to a relative 1e-9, and by some percent where many periods are. It is valid for
-        events whose sizes were fixed beforehand.
-        An adaptive ledger guarantees its budget; ``odometer`` bounds the loss at a moment that
-        depends on results.
+        spent, by up to a relative 1e-9, or by some percent if many periods are. It is valid for
+        events whose sizes were fixed beforehand. An adaptive ledger guarantees its budget;
+        ``odometer`` bounds the loss at a moment that depends on results.
         """
         whole = self._whole
         with whole._lock:

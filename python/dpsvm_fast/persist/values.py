@@ -24,7 +24,7 @@ from dpsvm_fast.certificates.record import (
 )
 from dpsvm_fast.certificates.statement import digest_of, signature_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
-from dpsvm_fast.files import LARGEST_FILE, MORE_ROOM, OF_CHARACTER, ROOM, read_bytes
+from dpsvm_fast.files import MEMORY_ADVICE, ROOM, read_bytes
 
 # Arrays, labels and parameters as JSON values, and back: exact to the last bit.
 
@@ -244,7 +244,7 @@ def document_of(path: Path, room: int = ROOM) -> dict[str, Any]:
     OSError
         The file cannot be read.
     """
-    data = read_bytes(path, min(room // OF_CHARACTER, LARGEST_FILE), more=MORE_ROOM)
+    data = read_bytes(path, room=room)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -256,7 +256,7 @@ def document_of(path: Path, room: int = ROOM) -> dict[str, Any]:
     try:
         check_size(text, room)
     except ValueError as error:
-        raise ModelFormatError(f"{error}{MORE_ROOM}") from None
+        raise ModelFormatError(f"{error}; {MEMORY_ADVICE}") from None
     try:
         document = loads(text, room)
     except json.JSONDecodeError as error:
