@@ -295,6 +295,57 @@ fn gaussian_and_pure_events_meet_their_closed_form() -> Result<()> {
         assert!(found >= exact * (1.0 - 1e-12), "{at}: {found} {exact}");
         assert!(found <= exact * 1.005, "{at}: {found} {exact}");
     }
+    // Between the epsilons of a table, too.
+    for index in 0..1000 {
+        let at = f64::from(index) * 0.0061;
+        let exact = high * gaussian::delta(at - pure, 1.0 / mu)?
+            + (1.0 - high) * gaussian::delta(at + pure, 1.0 / mu)?;
+        let found = law.quick_delta(at, &Never)?;
+        assert!(found >= exact * (1.0 - 1e-12), "{at}: {found} {exact}");
+        assert!(found <= exact * 1.02, "{at}: {found} {exact}");
+    }
+    Ok(())
+}
+
+// Proof: accountant, "Composition by tilted transforms"
+#[test]
+fn quick_deltas_are_close_bounds_whatever_was_asked_before() -> Result<()> {
+    let steps = |noise_multiplier, sampling_rate, n_steps| Subsampled {
+        noise_multiplier,
+        sampling_rate,
+        n_steps,
+    };
+    let gaussian_and_pure = Events {
+        gaussian_mu: 0.8,
+        pure: vec![(0.5, 1)],
+        ..Events::default()
+    };
+    let sampled = Events {
+        subsampled: vec![steps(1.1, 0.01, 2_000)],
+        ..Events::default()
+    };
+    let mixed = Events {
+        subsampled: vec![steps(0.8, 0.002, 500), steps(2.0, 0.1, 40)],
+        zcdp_rho: 0.05,
+        ..Events::default()
+    };
+    for events in [gaussian_and_pure, sampled, mixed] {
+        for replace_one in [false, true] {
+            let rising = LossDistribution::new(&events, replace_one)?;
+            let falling = LossDistribution::new(&events, replace_one)?;
+            let at: Vec<f64> = (0..60).map(|i| 0.137 * f64::from(i)).collect();
+            for epsilon in at.iter().rev() {
+                falling.quick_delta(*epsilon, &Never)?;
+            }
+            for epsilon in at {
+                let quick = rising.quick_delta(epsilon, &Never)?;
+                assert_eq!(quick, falling.quick_delta(epsilon, &Never)?);
+                let close = rising.delta(epsilon, &Never)?;
+                assert!(quick >= close * 0.999, "{epsilon}: {quick} {close}");
+                assert!(quick <= close * 1.02, "{epsilon}: {quick} {close}");
+            }
+        }
+    }
     Ok(())
 }
 

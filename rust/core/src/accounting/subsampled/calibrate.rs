@@ -151,6 +151,7 @@ impl Wanted<'_> {
         let effort = Effort {
             coarse,
             most_work: Some(left),
+            tables: None,
         };
         let found = answer(effort, steps, question, self.replace_one, self.interrupt)?;
         self.work.set(self.work.get() + found.work);

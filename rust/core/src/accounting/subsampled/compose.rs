@@ -357,25 +357,35 @@ impl Curve {
         }
     }
 
-    /// Upper bound on `delta` at `epsilon`.
-    pub(super) fn delta(&self, epsilon: f64) -> f64 {
-        let at = epsilon - self.drift;
-        let mut result = 0.0;
-        self.sweep(|index, value, before, slope| {
+    /// Upper bounds on `delta` at `epsilons`, the largest one first.
+    pub(super) fn deltas(&self, epsilons: &[f64]) -> Vec<f64> {
+        let mut scaled = Vec::with_capacity(epsilons.len());
+        self.sweep(|index, _, before, slope| {
             let low = index as f64 * self.step;
-            if low > at {
-                result = value;
-                return true;
+            while let Some(epsilon) = epsilons.get(scaled.len()) {
+                let at = epsilon - self.drift;
+                if low > at {
+                    break;
+                }
+                // Linear in exp(epsilon) between the grid points, from `before` at the upper one.
+                let rest = (low + self.step - at).clamp(0.0, self.step);
+                scaled.push(before + slope * libm::exp(at - low) * libm::expm1(rest));
             }
-            // Linear in exp(epsilon) between `before` at low + step and `value` at low.
-            let rest = (low + self.step - at).clamp(0.0, self.step);
-            result = before + slope * libm::exp(at - low) * libm::expm1(rest);
-            false
+            scaled.len() < epsilons.len()
         });
-        if at < self.first as f64 * self.step {
-            return 1.0;
-        }
-        let scaled = result * (1.0 + 1e-13);
+        let found = epsilons.iter().enumerate().map(|(i, epsilon)| {
+            let is_above = epsilon - self.drift >= self.first as f64 * self.step;
+            scaled
+                .get(i)
+                .filter(|_| is_above)
+                .map_or(1.0, |&scaled| self.unscaled(scaled))
+        });
+        found.collect()
+    }
+
+    /// A sum of scaled masses with all that goes on top.
+    fn unscaled(&self, sum: f64) -> f64 {
+        let scaled = sum * (1.0 + 1e-13);
         if scaled == 0.0 {
             return self.above.min(1.0);
         }

@@ -66,6 +66,18 @@ impl Atoms {
         (least, most)
     }
 
+    /// Masses times `exp(tilt loss)` over the largest one, whose logarithm is returned with their sum.
+    pub(super) fn tilted(&self, tilt: f64, weights: &mut Vec<f64>) -> (f64, f64) {
+        let logs = self.log_mass.iter().zip(&self.loss);
+        weights.clear();
+        weights.extend(logs.map(|(mass, loss)| mass + tilt * loss));
+        let largest = weights.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        for weight in &mut *weights {
+            *weight = libm::exp(*weight - largest);
+        }
+        (largest, weights.iter().sum())
+    }
+
     /// Everything is revealed with this probability, nothing otherwise.
     pub(super) fn revealing(probability: f64) -> Self {
         Self {

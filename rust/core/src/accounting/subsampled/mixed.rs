@@ -1,5 +1,7 @@
 //! Any number of events composed, in both directions of the relation.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::Result;
 use crate::accounting::subsampled::compose::{
     Part, compose, infinite_mass, log_moment, moment_bound,
@@ -29,6 +31,15 @@ const LEAST_DELTA: f64 = 1e-280;
 /// Most times that the step is halved, and the relative change below which it no longer is.
 const HALVINGS: u32 = 5;
 const SETTLED: f64 = 3e-4;
+
+/// By how much the logarithm of delta falls in a table, the number of its intervals, and the number
+/// of tables.
+const FALL: f64 = 5.0;
+const POINTS: usize = 256;
+const MOST_TABLES: f64 = 128.0;
+
+/// What a table may give over a grid for one epsilon.
+const CLOSE: f64 = 1.01;
 
 /// How far the result may be from its estimate: as a share of epsilon, in the log of delta.
 const TRUSTED: (f64, f64) = (0.95, 0.3);
@@ -125,6 +136,58 @@ struct Prepared {
     ways: Vec<Direction>,
 }
 
+/// Upper bounds on delta at evenly spaced epsilons.
+#[derive(Debug)]
+pub(super) struct Table {
+    low: f64,
+    width: f64,
+    deltas: Vec<f64>,
+    /// Whether a grid for one epsilon gives hardly less.
+    is_close: bool,
+}
+
+impl Table {
+    /// Upper bound on delta at `epsilon`; `None` outside.
+    ///
+    /// Delta is convex in `exp(epsilon)`, so a chord between two upper bounds is one.
+    fn at(&self, epsilon: f64) -> Option<f64> {
+        let index = ((epsilon - self.low) / self.width).floor();
+        let (left, right) = (
+            self.low + index * self.width,
+            self.low + (index + 1.0) * self.width,
+        );
+        if !(index >= 0.0 && left <= epsilon && epsilon <= right && self.width > 1e-9 * right) {
+            return None;
+        }
+        let high = *self.deltas.get(index as usize)?;
+        let low = *self.deltas.get(index as usize + 1)?;
+        let share = libm::expm1(epsilon - right) / libm::expm1(left - right);
+        let over = (high - low).max(0.0) * (share * (1.0 + 16.0 * ULP)).min(1.0);
+        Some(((low + over) * (1.0 + 4.0 * ULP)).min(1.0))
+    }
+}
+
+/// Tables that were asked for, by place.
+#[derive(Debug, Default)]
+pub(super) struct Tables(Mutex<Vec<(i64, Arc<Table>)>>);
+
+impl Tables {
+    /// The table at a place, made by `make` the first time.
+    fn at(&self, place: i64, make: impl FnOnce() -> Result<Table>) -> Result<Arc<Table>> {
+        let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known()
+            .iter()
+            .find(|(at, _)| *at == place)
+            .map(|(_, table)| table.clone());
+        if let Some(table) = found {
+            return Ok(table);
+        }
+        let table = Arc::new(make()?);
+        known().push((place, table.clone()));
+        Ok(table)
+    }
+}
+
 /// One direction of a composition on the grid.
 struct OneWay<'a> {
     parts: Vec<Part<'a>>,
@@ -219,14 +282,114 @@ impl Composition {
         Ok(self.estimate(epsilon, interrupt)?.0)
     }
 
-    /// Upper bound on the larger direction's answer to `goal` by one small grid.
-    pub(super) fn quick_answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+    /// Upper bound on the larger direction's answer to `goal` by a table or one small grid.
+    pub(super) fn quick_answer(
+        &self,
+        goal: Question,
+        tables: &Tables,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
+        if let Question::Epsilon(epsilon) = goal
+            && let Some(found) = self.tabulated(epsilon, tables, OF_LOOK, interrupt)?
+        {
+            return Ok(found);
+        }
+        self.by_one_grid(goal, OF_LOOK, interrupt)
+    }
+
+    fn by_one_grid(
+        &self,
+        goal: Question,
+        limits: Limits,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
         let Some(tail) = self.tail(goal, interrupt)? else {
             return Ok(f64::INFINITY);
         };
         let prepared = self.prepared(goal, tail, interrupt)?;
         let step = self.aligned(prepared.ways[0].plan.step);
-        Ok(self.at_step(&prepared, goal, step, OF_LOOK, interrupt)?.0)
+        Ok(self.at_step(&prepared, goal, step, limits, interrupt)?.0)
+    }
+
+    /// Upper bound on delta by a table for all epsilons nearby; `None` where it may be far above.
+    ///
+    /// Which table is asked follows from `epsilon` alone, so equal questions get equal answers.
+    pub(super) fn tabulated(
+        &self,
+        epsilon: f64,
+        tables: &Tables,
+        limits: Limits,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Option<f64>> {
+        let log_delta = self.estimate(epsilon, interrupt)?.0;
+        let place = (log_delta / FALL).ceil();
+        if !(-MOST_TABLES..=0.0).contains(&place) {
+            return Ok(None);
+        }
+        let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
+        let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
+        Ok(table.at(epsilon).filter(is_close))
+    }
+
+    /// Most of what is near an estimate.
+    fn trusted(&self, log_delta: f64) -> f64 {
+        libm::exp(log_delta + TRUSTED.1) + self.infinite()
+    }
+
+    /// Deltas of the larger direction where their logarithm falls from about `log_delta` by [`FALL`].
+    fn table(&self, log_delta: f64, limits: Limits, interrupt: &dyn Interrupt) -> Result<Table> {
+        let delta = |share: f64| Question::Delta(libm::exp(log_delta - share * FALL));
+        let tail = CUT * libm::exp(log_delta - FALL) / self.steps();
+        let atoms = self.all_atoms(tail);
+        let (mut low, mut high, mut step) = (0.0_f64, 0.0_f64, f64::INFINITY);
+        let mut ways = Vec::with_capacity(2);
+        for reversed in [false, true]
+            .into_iter()
+            .take(1 + usize::from(self.has_directions()))
+        {
+            let cumulants = self.cumulants(&atoms, tail, reversed);
+            if log_delta < 0.0 {
+                low = low.max(cumulants.saddle(delta(0.0), interrupt)?.mean);
+            }
+            high = high.max(cumulants.saddle(delta(1.0), interrupt)?.mean);
+            let plan = cumulants.plan(delta(0.5), interrupt)?;
+            step = step.min(plan.step);
+            ways.push(Direction {
+                reversed,
+                cumulants,
+                plan,
+            });
+        }
+        let prepared = Prepared { atoms, tail, ways };
+        let width = (high - low) / POINTS as f64;
+        let epsilons: Vec<f64> = (0..=POINTS).rev().map(|i| low + i as f64 * width).collect();
+        let mut deltas = vec![0.0_f64; epsilons.len()];
+        let mut grid: Option<Grid> = None;
+        for way in &prepared.ways {
+            let plan = way
+                .cumulants
+                .with_step(&way.plan, delta(0.5), self.aligned(step), limits);
+            let grid = match &mut grid {
+                Some(grid) if grid.step == plan.step => grid,
+                other => other.insert(self.grid(&prepared, plan.step, interrupt)?),
+            };
+            let found = grid
+                .one_way(way.reversed, plan)
+                .deltas(&epsilons, interrupt)?;
+            for (most, delta) in deltas.iter_mut().rev().zip(found) {
+                *most = most.max(delta);
+            }
+        }
+        // Where any grid of this size is coarse, another one for each epsilon is no better.
+        let (middle, found) = (epsilons[POINTS / 2], deltas[POINTS / 2]);
+        let is_close = found > self.trusted(self.estimate(middle, interrupt)?.0)
+            && found <= CLOSE * self.by_one_grid(Question::Epsilon(middle), limits, interrupt)?;
+        Ok(Table {
+            low,
+            width,
+            deltas,
+            is_close,
+        })
     }
 
     /// Mass to cut off each step; `None` where infinite losses alone are more than is wanted.
@@ -424,30 +587,39 @@ impl OneWay<'_> {
         Ok(known.is_finite() && bound(epsilon) < libm::log(delta - infinite))
     }
 
-    /// The better one of the transform and of one exponential moment: both are upper bounds.
+    /// Upper bound on the answer of this direction.
     fn answer(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+        match goal {
+            Question::Epsilon(epsilon) => Ok(self.deltas(&[epsilon], interrupt)?[0]),
+            Question::Delta(delta) => self.epsilon(delta, interrupt),
+        }
+    }
+
+    /// At each epsilon, the largest one first, the better one of the transform and of one
+    /// exponential moment: both are upper bounds.
+    fn deltas(&self, epsilons: &[f64], interrupt: &dyn Interrupt) -> Result<Vec<f64>> {
+        let curve = compose(&self.parts, &self.plan, interrupt)?;
+        let bound = moment_bound(&self.parts, self.plan.tilt, curve.log_moment);
+        let chernoff = |epsilon: f64| libm::exp(bound(epsilon).min(0.0)) + curve.infinite;
+        let found = epsilons.iter().zip(curve.deltas(epsilons));
+        Ok(found.map(|(e, delta)| delta.min(chernoff(*e))).collect())
+    }
+
+    /// As [`Self::deltas`], the least epsilon at `delta`.
+    fn epsilon(&self, delta: f64, interrupt: &dyn Interrupt) -> Result<f64> {
         let curve = compose(&self.parts, &self.plan, interrupt)?;
         let tilt = self.plan.tilt;
         let bound = moment_bound(&self.parts, tilt, curve.log_moment);
-        Ok(match goal {
-            Question::Epsilon(epsilon) => {
-                let log = bound(epsilon);
-                let chernoff = libm::exp(log.min(0.0)) + curve.infinite;
-                curve.delta(epsilon).min(chernoff)
+        let left = (delta - curve.infinite) * (1.0 - 4.0 * ULP);
+        let mut best = curve.epsilon(delta).unwrap_or(f64::INFINITY);
+        if left > 0.0 && tilt > 0.0 {
+            let log = libm::log(left);
+            let at = (bound(0.0) - log) / tilt;
+            let raised = at.max(0.0) * (1.0 + 1e-12);
+            if bound(raised) <= log {
+                best = best.min(raised);
             }
-            Question::Delta(delta) => {
-                let left = (delta - curve.infinite) * (1.0 - 4.0 * ULP);
-                let mut best = curve.epsilon(delta).unwrap_or(f64::INFINITY);
-                if left > 0.0 && tilt > 0.0 {
-                    let log = libm::log(left);
-                    let at = (bound(0.0) - log) / tilt;
-                    let raised = at.max(0.0) * (1.0 + 1e-12);
-                    if bound(raised) <= log {
-                        best = best.min(raised);
-                    }
-                }
-                best
-            }
-        })
+        }
+        Ok(best)
     }
 }

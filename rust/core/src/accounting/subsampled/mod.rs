@@ -17,9 +17,9 @@ mod profile;
 mod single;
 
 use crate::accounting::subsampled::law::Atoms;
-use crate::accounting::subsampled::mixed::{Answer, Composition};
+use crate::accounting::subsampled::mixed::{Answer, Composition, Tables};
 use crate::accounting::subsampled::pair::{Pair, ULP};
-use crate::accounting::subsampled::plan::Question;
+use crate::accounting::subsampled::plan::{OF_SEARCH, Question};
 use crate::accounting::{check_not_negative, check_positive};
 use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
@@ -125,16 +125,18 @@ pub fn epsilon(
 
 /// How closely an answer is looked for; what costs less is never less.
 #[derive(Debug, Clone, Copy, Default)]
-struct Effort {
+struct Effort<'a> {
     /// Whether the grid of a search will do.
     coarse: bool,
     /// Most grids, in those of a search.
     most_work: Option<u32>,
+    /// Tables that may hold the answer.
+    tables: Option<&'a Tables>,
 }
 
 /// [`delta`] or [`epsilon`] with an effort.
 fn answer(
-    effort: Effort,
+    effort: Effort<'_>,
     steps: Subsampled,
     question: Question,
     replace_one: bool,
@@ -166,7 +168,13 @@ fn answer(
     };
     let mut composed = composition(steps, replace_one);
     (composed.coarse, composed.most_work) = (effort.coarse, effort.most_work);
-    Ok(composed.answer(question, interrupt)?.or(by_joins.min(most)))
+    let most = by_joins.min(most);
+    if let (Some(tables), Question::Epsilon(epsilon)) = (effort.tables, question)
+        && let Some(found) = composed.tabulated(epsilon, tables, OF_SEARCH, interrupt)?
+    {
+        return Ok(found.min(most).into());
+    }
+    Ok(composed.answer(question, interrupt)?.or(most))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
@@ -198,12 +206,13 @@ pub struct Events {
 /// # Guarantees
 /// [`Self::delta`] and [`Self::epsilon`] are upper bounds, and so hold for events chosen one
 /// after the other as long as their parameters are fixed beforehand.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct LossDistribution {
     kind: Kind,
+    tables: Tables,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Kind {
     /// Noise over sensitivity of one Gaussian release; `None`: nothing is released.
     Gaussian(Option<f64>),
@@ -305,7 +314,8 @@ impl LossDistribution {
             ([], [(law, times)], 0) if *times == 1.0 => Kind::Exact(law.clone()),
             _ => Kind::Mixed(mixture(&sampled, atoms, sigma, rho, replace_one)),
         };
-        Ok(Self { kind })
+        let tables = Tables::default();
+        Ok(Self { kind, tables })
     }
 
     /// Upper bound on `delta` at `epsilon`.
@@ -342,11 +352,15 @@ impl LossDistribution {
 
     fn quick_answer(&self, question: Question, interrupt: &dyn Interrupt) -> Result<f64> {
         question.check()?;
+        let tables = &self.tables;
         match &self.kind {
-            Kind::Mixed(composition) => Ok(composition.quick_answer(question, interrupt)?),
+            Kind::Mixed(composition) => composition.quick_answer(question, tables, interrupt),
             Kind::Step(steps, replace_one) => {
-                let (coarse, most_work) = (true, Some(1));
-                let quick = Effort { coarse, most_work };
+                let quick = Effort {
+                    coarse: true,
+                    most_work: Some(1),
+                    tables: Some(tables),
+                };
                 Ok(answer(quick, *steps, question, *replace_one, interrupt)?.value)
             }
             _ => self.answer(question, interrupt),

@@ -19,8 +19,11 @@ const FEW: f64 = 6.0;
 /// Share of the way from the mean to the largest loss that a tilt may move the mean.
 const NEAR_LARGEST: f64 = 0.98;
 
-/// Steps of the bisection for the tilt.
+/// Steps of the bisection for the tilt, those of Newton's method before, and by how much, relative,
+/// these aim too far, so that both ends of what is known close in.
 const BISECTIONS: usize = 44;
+const NEWTON_STEPS: usize = 16;
+const BEYOND: f64 = 1e-7;
 
 /// Log of the mass that may fall out of the window, relative to what is looked for.
 const LEFT_OUT: f64 = -16.0;
@@ -170,23 +173,15 @@ impl Cumulants {
 
     pub(super) fn at(&self, tilt: f64) -> At {
         let (mut value, mut mean, mut variance) = (0.0, 0.0, 0.0);
+        let mut weights = Vec::new();
         for (atoms, times) in &self.parts {
-            let pairs = || atoms.log_mass.iter().zip(&atoms.loss);
-            let largest = pairs().fold(f64::NEG_INFINITY, |most, (m, l)| most.max(m + tilt * l));
-            let (mut total, mut first) = (0.0, 0.0);
-            for (m, l) in pairs() {
-                let p = libm::exp(m + tilt * l - largest);
-                total += p;
-                first += p * l;
-            }
-            let centre = first / total;
-            let mut second = 0.0;
-            for (m, l) in pairs() {
-                second += libm::exp(m + tilt * l - largest) * (l - centre) * (l - centre);
-            }
+            let (largest, total) = atoms.tilted(tilt, &mut weights);
+            let pairs = || weights.iter().zip(&atoms.loss);
+            let centre = pairs().map(|(p, l)| p * l).sum::<f64>() / total;
+            let second = |(p, l): (&f64, &f64)| p * (l - centre) * (l - centre);
             value += times * (largest + libm::log(total));
             mean += times * centre;
-            variance += times * second / total;
+            variance += times * pairs().map(second).sum::<f64>() / total;
         }
         At {
             tilt,
@@ -196,27 +191,79 @@ impl Cumulants {
         }
     }
 
+    /// [`At::value`] at one tilt.
+    fn value(&self, tilt: f64) -> f64 {
+        let mut weights = Vec::new();
+        let parts = self.parts.iter().map(|(atoms, times)| {
+            let (largest, total) = atoms.tilted(tilt, &mut weights);
+            times * (largest + libm::log(total))
+        });
+        parts.sum()
+    }
+
     /// The largest composed loss.
     fn largest(&self) -> f64 {
         let parts = self.parts.iter();
         parts.map(|(atoms, times)| times * atoms.span().1).sum()
     }
 
-    /// Smallest tilt, at least 0, at which `enough` holds or the mean is near the largest loss.
+    /// Smallest tilt, at least 0, at which `excess` is not negative or the mean is near the largest
+    /// loss; `excess` comes with its slope.
     ///
     /// Beyond, only rounding would answer: tilts grow without end where losses are bounded.
-    fn tilt_where(&self, enough: impl Fn(&At) -> bool, interrupt: &dyn Interrupt) -> Result<At> {
+    fn tilt_where(
+        &self,
+        excess: impl Fn(&At) -> (f64, f64),
+        interrupt: &dyn Interrupt,
+    ) -> Result<At> {
         let start = self.at(0.0);
         let near = start.mean + NEAR_LARGEST * (self.largest() - start.mean);
-        let enough = |at: &At| at.mean >= near || enough(at);
-        if enough(&start) {
+        let excess = |at: &At| {
+            let of_mean = (at.mean - near, at.deviation * at.deviation);
+            let asked = excess(at);
+            if asked.0 >= of_mean.0 { asked } else { of_mean }
+        };
+        if excess(&start).0 >= 0.0 {
             return Ok(start);
         }
-        let mut high = 1.0 / start.deviation.clamp(1e-150, 1e150);
-        let mut low = 0.0;
+        let unit = 1.0 / start.deviation.clamp(1e-150, 1e150);
+        let middle = |low: f64, high: f64| {
+            if low > 0.0 && high > 4.0 * low {
+                (low * high).sqrt()
+            } else {
+                0.5 * (low + high)
+            }
+        };
+        // What Newton's steps show to be too little or enough, the bisection does not ask again.
+        let (mut short, mut long, mut at) = (0.0, f64::INFINITY, start);
+        for _ in 0..NEWTON_STEPS {
+            interrupt.check()?;
+            let (value, slope) = excess(&at);
+            let beyond = if value >= 0.0 {
+                long = at.tilt;
+                1.0 - BEYOND
+            } else {
+                short = at.tilt;
+                1.0 + BEYOND
+            };
+            if long - short <= 4.0 * BEYOND * long {
+                break;
+            }
+            let aim = (at.tilt - value / slope) * beyond;
+            let aim = if short < aim && aim < long {
+                aim
+            } else if long.is_infinite() {
+                unit.max(4.0 * short)
+            } else {
+                middle(short, long)
+            };
+            at = self.at(aim);
+        }
+        let enough = |tilt: f64| tilt >= long || (tilt > short && excess(&self.at(tilt)).0 >= 0.0);
+        let (mut low, mut high) = (0.0, unit);
         for _ in 0..200 {
             interrupt.check()?;
-            if enough(&self.at(high)) {
+            if enough(high) {
                 break;
             }
             low = high;
@@ -224,18 +271,14 @@ impl Cumulants {
         }
         for _ in 0..BISECTIONS {
             interrupt.check()?;
-            let middle = if low > 0.0 && high > 4.0 * low {
-                (low * high).sqrt()
-            } else {
-                0.5 * (low + high)
-            };
             if high - low <= 1e-6 * high {
                 break;
             }
-            if enough(&self.at(middle)) {
-                high = middle;
+            let tilt = middle(low, high);
+            if enough(tilt) {
+                high = tilt;
             } else {
-                low = middle;
+                low = tilt;
             }
         }
         Ok(self.at(high))
@@ -243,11 +286,17 @@ impl Cumulants {
 
     /// The tilt that moves the mean to what is looked for.
     pub(super) fn saddle(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<At> {
+        let square = |at: &At| at.deviation * at.deviation;
         match goal {
-            Question::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon, interrupt),
+            Question::Epsilon(epsilon) => {
+                self.tilt_where(|at| (at.mean - epsilon, square(at)), interrupt)
+            }
             Question::Delta(delta) => {
                 let wanted = libm::log(delta);
-                self.tilt_where(|at| at.log_delta() <= wanted, interrupt)
+                self.tilt_where(
+                    |at| (wanted - at.log_delta(), at.tilt * square(at)),
+                    interrupt,
+                )
             }
         }
     }
@@ -261,15 +310,16 @@ impl Cumulants {
         let mut end = f64::INFINITY;
         for index in -8..14 {
             let theta = libm::exp2(0.5 * f64::from(index)) / at.deviation;
-            let up = self.at(at.tilt + theta);
-            let top = (up.value - log_delta - LEFT_OUT) / up.tilt;
+            let tilt = at.tilt + theta;
+            let up = self.value(tilt);
+            let top = (up - log_delta - LEFT_OUT) / tilt;
             if top < best.1 {
                 best.1 = top;
-                best.2 = up.tilt;
+                best.2 = tilt;
             }
-            end = end.min((up.value - at.value - LEFT_OUT) / theta);
-            let down = self.at(at.tilt - theta);
-            best.0 = best.0.max((LEFT_OUT - down.value + at.value) / theta);
+            end = end.min((up - at.value - LEFT_OUT) / theta);
+            let down = self.value(at.tilt - theta);
+            best.0 = best.0.max((LEFT_OUT - down + at.value) / theta);
         }
         // A window of a few deviations at least, whatever the bounds say.
         let low = best.0.min(at.mean - 4.0 * at.deviation);
