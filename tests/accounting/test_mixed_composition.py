@@ -315,6 +315,17 @@ def test_where_many_choices_are_close_a_spend_is_refused_rather_than_waited_for(
         assert len(looked) == composition.MOST_LOOKS
 
 
+def test_distances_far_below_a_large_budget_need_no_closer_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At epsilon = 100 distances cost more than delta, at the 2 that are enough they do not."""
+    monkeypatch.setattr(composition, "_is_shown_closely", lambda *_: pytest.fail("looked closely"))
+    branches = tuple((sampled(1.0, 0.01 + 0.001 * i, 1000),) for i in range(3))
+    events = [ParallelEvent(branches, "add_remove"), DistanceEvent(1e-9, "add_remove")]
+    assert len(choices(of_events(events))) == 3
+    assert totals_fit(of_events(events), 100.0, 1e-5)
+
+
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_a_new_handle_decides_as_one_that_lives(adjacency: str) -> None:
     """Whatever the living one has computed: near the end of the budget, in another order."""

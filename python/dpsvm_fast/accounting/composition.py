@@ -356,7 +356,14 @@ def _simple_epsilon(choice: Totals, epsilon: float, delta: float) -> float:
 
 def _is_shown_quickly(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether a bound of little cost shows (epsilon, delta)."""
-    return _epsilon_of_rest(choice, epsilon, delta, quick=True) <= epsilon
+    if _epsilon_of_rest(choice, epsilon, delta, quick=True) <= epsilon:
+        return True
+    return _gains(choice, epsilon, delta) and _choice_epsilon(choice, delta, quick=True) <= epsilon
+
+
+def _gains(choice: Totals, epsilon: float, delta: float) -> bool:
+    """Whether distances cost notably less at a smaller epsilon."""
+    return _left(choice, 0.0, delta) - _left(choice, epsilon, delta) > LITTLE_LEFT * delta
 
 
 def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
@@ -1444,9 +1451,7 @@ def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | 
 def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, whatever that takes."""
     nearly, alone = min(epsilon * NEARLY, MOST_NEARLY), _epsilon_of_rest(choice, epsilon, delta)
-    gained = _left(choice, 0.0, delta) - _left(choice, epsilon, delta)
-    if alone > epsilon and gained > LITTLE_LEFT * delta:
-        # Distances cost less at a smaller epsilon.
+    if alone > epsilon and _gains(choice, epsilon, delta):
         alone = min(alone, _choice_epsilon(choice, delta))
     # Near the end of a budget delta may show what a rounded epsilon does not.
     near = delta > 0.0 and alone - epsilon <= nearly

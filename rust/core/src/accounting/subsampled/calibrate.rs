@@ -39,7 +39,7 @@ const USUAL_STEPS: usize = 6;
 const MOST_WORK: u32 = 16;
 const MUCH_WORK: u32 = 24;
 const MORE_WORK: u32 = 36;
-const MOST_WORK_OF_ALL: u32 = 48;
+const MOST_WORK_OF_ALL: u32 = 40;
 
 /// Work of a fine question: two grids of a search or more, then one of the largest.
 const ONE_LARGEST: u32 = 6;
