@@ -14,7 +14,7 @@ use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
 use crate::rows::view::{Columns, RowBuffer, Rows, Values};
 use crate::runtime::memory::{copied, filled, grow, reserve, resize};
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, lane_sum};
 use std::ops::Range;
 
 /// The public map from a record to its row.
@@ -214,23 +214,11 @@ pub(crate) fn shorten(z: &[f64], most: f64, row: &mut [f32]) -> Result<f32> {
 #[inline(always)]
 fn quantise(z: &[f64], coarse: f64, factor: f64, row: &mut [f32]) -> f64 {
     let factor = factor / ROW_GRID;
-    let mut lanes = [0.0_f64; 16];
-    let (z_chunks, z_rest) = z.as_chunks::<16>();
-    let (row_chunks, row_rest) = row[..z.len()].as_chunks_mut::<16>();
-    for (z, row) in z_chunks.iter().zip(row_chunks) {
-        for lane in 0..16 {
-            let whole = (z[lane] * coarse * factor).trunc();
-            lanes[lane] += whole * whole;
-            row[lane] = (whole * ROW_GRID) as f32;
-        }
-    }
-    let mut total = 0.0;
-    for (z, row) in z_rest.iter().zip(row_rest) {
+    lane_sum(z, &mut row[..z.len()], |z, x| {
         let whole = (z * coarse * factor).trunc();
-        total += whole * whole;
-        *row = (whole * ROW_GRID) as f32;
-    }
-    total + lanes.iter().sum::<f64>()
+        *x = (whole * ROW_GRID) as f32;
+        whole * whole
+    })
 }
 
 /// The least single-precision number whose square is at least `square grid^2`.
@@ -249,18 +237,8 @@ pub(crate) fn norm_above(square: f64) -> f32 {
 /// Whether no entry is NaN or infinite.
 #[inline(always)]
 fn all_finite<T: Copy + Into<f64>>(x: &[T]) -> bool {
-    // Zero for finite numbers and NaN for the others, in lanes for the compiler to vectorise.
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, rest) = x.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            lanes[lane] += chunk[lane].into() * 0.0;
-        }
-    }
-    for x in rest {
-        lanes[0] += (*x).into() * 0.0;
-    }
-    lanes.iter().sum::<f64>() == 0.0
+    // Without an early end, so that the compiler vectorises.
+    x.iter().fold(true, |all, x| all & (*x).into().is_finite())
 }
 
 /// Where one part of the rows goes.
