@@ -22,7 +22,7 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::numeric::ROUNDOFF;
+use crate::numeric::{ROUNDOFF, gamma};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, zeros};
 use crate::runtime::threads::map_blocks;
@@ -31,11 +31,6 @@ use crate::solver::crammer_singer::accurate;
 use crate::solver::crammer_singer::end_game::proximal::to_alpha;
 use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
-
-/// Bound on the relative error of a sum whose terms pass through `depth` roundings.
-fn gamma(depth: f64) -> f64 {
-    depth * ROUNDOFF / (1.0 - depth * ROUNDOFF)
-}
 
 /// What [`certify`] finds.
 pub struct Certificate {
