@@ -8,15 +8,13 @@
 
 use crate::error::{Result, require};
 use crate::records::map::norm_above;
-use crate::records::store::{
-    Centre, MIN_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
-};
+use crate::records::store::{Centre, MIN_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records};
 use crate::rows::clip::towards_zero;
 use crate::rows::sparse::SparseRows;
 use crate::rows::view::Row;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, waves};
 use crate::simd::{Kernel, Simd, dispatch, lane_sum};
 use std::ops::Range;
 

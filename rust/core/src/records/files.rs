@@ -10,11 +10,11 @@
 use crate::error::{Error, Result, require};
 use crate::records::map::norm_above;
 use crate::records::persons::Owners;
-use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
+use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::rows::clip::sum_of_squares;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, resize};
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, waves};
 use crate::simd::{Kernel, Simd, dispatch};
 use pulp::bytemuck::{cast_slice, cast_slice_mut};
 use std::fs::File;

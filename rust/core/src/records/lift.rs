@@ -136,19 +136,12 @@ impl Kernel for LiftPart<'_> {
 }
 
 impl LiftedRows {
-    /// Writes the features of `members` into `out`, one row after the other.
+    /// The rows below and the map, for [`fill`].
     ///
     /// # Errors
     /// No memory.
-    #[inline(always)]
-    pub(crate) fn fill<S: Simd>(
-        &self,
-        simd: S,
-        members: impl ExactSizeIterator<Item = usize>,
-        room: &mut LiftRoom,
-        out: &mut [f32],
-    ) -> Result<()> {
-        fill(simd, (&self.base, self.map.single()?), members, room, out)
+    pub(crate) fn source(&self) -> Result<(&Records, &Prepared<f32>)> {
+        Ok((&self.base, self.map.single()?))
     }
 
     /// Multiplications to make the features of one row, about.
@@ -157,8 +150,12 @@ impl LiftedRows {
     }
 }
 
+/// Writes the features of `members` into `out`, one row after the other.
+///
+/// # Errors
+/// No memory.
 #[inline(always)]
-fn fill<S: Simd>(
+pub(crate) fn fill<S: Simd>(
     simd: S,
     (base, prepared): (&Records, &Prepared<f32>),
     members: impl ExactSizeIterator<Item = usize>,

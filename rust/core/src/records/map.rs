@@ -242,56 +242,20 @@ fn all_finite<T: Copy + Into<f64>>(x: &[T]) -> bool {
 }
 
 /// Where one part of the rows goes.
-enum Room<'p> {
+pub(crate) enum Room<'p> {
+    /// Rows that are dense, one after the other.
     Dense(&'p mut [f32]),
+    /// The non-zero entries, appended, and the ends of the rows.
     Sparse(&'p mut RowBuffer, &'p mut Vec<usize>),
 }
 
 /// Maps consecutive rows.
 pub(crate) struct MapPart<'p, 'a> {
-    rows: &'p Rows<'a>,
-    map: &'p Prepared,
-    range: Range<usize>,
-    norm: &'p mut [f32],
-    room: Room<'p>,
-}
-
-impl<'p, 'a> MapPart<'p, 'a> {
-    /// Rows `first..first + norm.len()`, which are dense, into `value`.
-    pub(crate) fn dense(
-        rows: &'p Rows<'a>,
-        map: &'p Prepared,
-        first: usize,
-        norm: &'p mut [f32],
-        value: &'p mut [f32],
-    ) -> Self {
-        Self {
-            rows,
-            map,
-            range: first..first + norm.len(),
-            norm,
-            room: Room::Dense(value),
-        }
-    }
-
-    /// Rows `range`, their non-zero entries appended to `out` and their ends to `ends`.
-    pub(crate) fn sparse(
-        rows: &'p Rows<'a>,
-        map: &'p Prepared,
-        range: Range<usize>,
-        out: &'p mut RowBuffer,
-        ends: &'p mut Vec<usize>,
-        norm: &'p mut Vec<f32>,
-    ) -> Self {
-        norm.resize(range.len(), 0.0);
-        Self {
-            rows,
-            map,
-            range,
-            norm,
-            room: Room::Sparse(out, ends),
-        }
-    }
+    pub rows: &'p Rows<'a>,
+    pub map: &'p Prepared,
+    pub range: Range<usize>,
+    pub norm: &'p mut [f32],
+    pub room: Room<'p>,
 }
 
 impl Kernel for MapPart<'_, '_> {
@@ -312,31 +276,21 @@ impl Kernel for MapPart<'_, '_> {
                 Room::Sparse(out, ends) => {
                     grow(&mut out.value, scratch.row.len())?;
                     grow(&mut out.index, scratch.row.len())?;
-                    let last = self.rows.n_columns() as u32;
-                    match columns {
-                        Columns::All => keep(&scratch.row, 0..=last, out),
-                        Columns::I32(c) => {
-                            keep(&scratch.row, c.iter().map(|c| *c as u32).chain([last]), out);
+                    let mut keep = |column: usize, value: f32| {
+                        if value != 0.0 {
+                            out.value.push(value);
+                            out.index.push(column as u32);
                         }
-                        Columns::I64(c) => {
-                            keep(&scratch.row, c.iter().map(|c| *c as u32).chain([last]), out);
-                        }
+                    };
+                    let (stored, constant) = scratch.row.split_at(self.rows.range(i).len());
+                    columns.each(stored, &mut keep);
+                    for x in constant {
+                        keep(self.rows.n_columns(), *x);
                     }
                     ends.push(out.value.len());
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// Appends the non-zero entries with their columns.
-#[inline(always)]
-fn keep(row: &[f32], columns: impl Iterator<Item = u32>, out: &mut RowBuffer) {
-    for (value, column) in row.iter().zip(columns) {
-        if *value != 0.0 {
-            out.value.push(*value);
-            out.index.push(column);
-        }
     }
 }
