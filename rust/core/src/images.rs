@@ -222,24 +222,13 @@ fn planes<T: Tone, V: Copy + Into<f64>>(
     if !matches!(columns, Columns::All) {
         pixels.fill(T::default());
     }
-    let mut put = |column: usize, v: V| {
+    columns.each(values, |column, v| {
         let place = match channels {
             1 => column,
             _ => column % channels * size + column / channels,
         };
         pixels[place] = T::near(v.into() / unit);
-    };
-    match columns {
-        Columns::All => values.iter().enumerate().for_each(|(c, v)| put(c, *v)),
-        Columns::I32(at) => values
-            .iter()
-            .zip(at)
-            .for_each(|(v, c)| put(*c as usize, *v)),
-        Columns::I64(at) => values
-            .iter()
-            .zip(at)
-            .for_each(|(v, c)| put(*c as usize, *v)),
-    }
+    });
     Ok(())
 }
 

@@ -5,8 +5,9 @@ use dpsvm_core::loss::smooth::SmoothLoss;
 use dpsvm_core::noise::{Key, gaussian};
 use dpsvm_core::rows::view::{Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::{Interrupt, Never};
+use dpsvm_core::solver::Fits;
 use dpsvm_core::solver::crammer_singer::{dual_coordinate, problem};
-use dpsvm_core::solver::parties::{Fits, Parties, crammer_singer, smooth};
+use dpsvm_core::solver::parties::{Parties, crammer_singer, smooth};
 use dpsvm_core::solver::smooth::SmoothSettings;
 use dpsvm_core::solver::smooth::{erm::solve_few_rows, solve};
 

@@ -58,14 +58,8 @@ pub fn leaf_unit(clip: f64, noise: NoiseKind) -> f64 {
 /// A bound outside `1e-20 ..= 1e20`, a grid that is no power of two or coarser than the bound.
 pub fn clipped_sum_distance(clip: f64, weights: usize, grid: Option<f64>) -> Result<f64> {
     check_clip(clip)?;
-    let noise = match grid {
-        Some(grid) => {
-            check_grid(grid)?;
-            NoiseKind::Grid(grid)
-        }
-        None => NoiseKind::Float,
-    };
-    let unit = leaf_unit(clip, noise);
+    grid.map_or(Ok(()), check_grid)?;
+    let unit = leaf_unit(clip, grid.map_or(NoiseKind::Float, NoiseKind::Grid));
     let spread = (weights as f64).sqrt() * (CHANGED_LEAVES * unit + grid.unwrap_or(0.0));
     Ok((clip * (1.0 + LEAF_ERROR) + spread) * (1.0 + 8.0 * f64::EPSILON))
 }

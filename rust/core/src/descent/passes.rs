@@ -11,7 +11,7 @@ use crate::layout::lines::{Lines, SPARE, weighted_sum};
 use crate::layout::weights::WeightLayout;
 use crate::linalg::gemm::Product;
 use crate::loss::smooth::SmoothLoss;
-use crate::records::lift::LiftRoom;
+use crate::records::lift::{LiftRoom, fill};
 use crate::records::persons::{Products, shortening};
 use crate::records::store::{MIN_DISTANCE, ROW_GRID, RecordRows, Records};
 use crate::rows::clip::sum_of_squares;
@@ -290,7 +290,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
             }
             RecordRows::Lifted(rows) => {
                 resize(room, LEAF * d)?;
-                rows.fill(simd, members, &mut self.scratch.lift, room)?;
+                fill(simd, rows.source()?, members, &mut self.scratch.lift, room)?;
                 for (line, row) in lines.iter_mut().zip(room.chunks_exact(d)) {
                     *line = row;
                 }
@@ -688,10 +688,9 @@ impl<T: Precision> SparsePass<'_, T> {
                 let lines = (&*self.scratch.coefficient, &*self.scratch.constant);
                 add_ends(lines, at..at + 1, (self.records, &self.rule), ends);
             }
-            let Row { index, value } = rows.row(i);
             let sums = &mut self.sum.reserved()[..stored];
             let own = &self.scratch.own_row;
-            self.layout.add(simd, (index, value), sums, own);
+            self.layout.add(simd, rows.row(i), sums, own);
         }
         Ok(())
     }
@@ -710,9 +709,9 @@ impl<T: Precision> SparsePass<'_, T> {
         // What follows the last line of a sum is spare.
         let lines = by_column.lengths().len();
         for (column, sums) in main.chunks_exact_mut(k).take(lines).enumerate() {
-            let Row { index, value } = by_column.row(column);
-            if !index.is_empty() {
-                weighted_sum(simd, (index, value), block, line);
+            let entries = by_column.row(column);
+            if !entries.index.is_empty() {
+                weighted_sum(simd, entries, block, line);
                 sums.iter_mut().zip(&*line).for_each(|(sum, x)| *sum += x);
             }
         }
@@ -786,7 +785,7 @@ impl<T: Precision> SparsePass<'_, T> {
     /// The inner products of a row with the weights.
     #[inline(always)]
     fn scores<S: Simd>(&mut self, simd: S, at: usize, row: Row<'_>) {
-        let (scratch, row) = (&mut *self.scratch, (row.index, row.value));
+        let scratch = &mut *self.scratch;
         let one = self.rule.loss.scores == 1;
         let room = if one {
             &mut scratch.scores[at..]
@@ -923,8 +922,11 @@ impl<T: Precision> SparsePass<'_, T> {
             scratch.touched[next] = *j;
             scratch.distinct = next + usize::from(new);
         }
-        let slots = &scratch.slot[..row.index.len()];
-        self.layout.add(simd, (slots, row.value), main, q);
+        let slots = Row {
+            index: &scratch.slot[..row.index.len()],
+            ..row
+        };
+        self.layout.add(simd, slots, main, q);
     }
 
     /// Adds the sum of a person, of norm at most the bound, and forgets it.

@@ -3,7 +3,7 @@
 use crate::descent::exact_sum::ExactSum;
 use crate::descent::leaves::{LEAF, plant};
 use crate::descent::passes::{DensePass, LeafScratch, Precision, Rule, SparsePass, View};
-use crate::descent::release::{COLUMNS_TOGETHER, Noise, Places, add_noise, for_each_exact};
+use crate::descent::release::{COLUMNS_TOGETHER, Places};
 use crate::error::Result;
 use crate::layout::lines::{Lines, suited};
 use crate::layout::weights::WeightLayout;
@@ -152,14 +152,6 @@ pub trait Summation<T>: Sync {
     ) -> Result<()>;
     /// Where the sum keeps what belongs to each weight.
     fn places(&self) -> Places<'_>;
-    /// The sum with noise, in the order of the weights.
-    fn noisy(&self, sum: &ExactSum, noise: Noise<'_>, noisy: &mut [f64]) {
-        add_noise(sum, &self.places(), noise, noisy);
-    }
-    /// The sum in its units, in the order of the weights.
-    fn units(&self, sum: &ExactSum, units: &mut [i128]) {
-        for_each_exact(sum, &self.places(), |at, value| units[at] = value);
-    }
 }
 
 /// Leaves of dense rows.

@@ -7,6 +7,7 @@ use crate::descent::leaves::LEAF;
 use crate::descent::optimizer::State;
 use crate::descent::passes::{LeafScratch, Precision, View};
 use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
+use crate::descent::release::{add_noise, for_each_exact};
 use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
@@ -202,7 +203,8 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         self.plan.view(&self.state.weights, &mut self.view)?;
         self.pass()?;
         let mut units = zeros(self.run.settings.weights())?;
-        self.plan.units(&self.workers[0].sum, &mut units);
+        let sum = &self.workers[0].sum;
+        for_each_exact(sum, &self.plan.places(), |at, value| units[at] = value);
         Ok(units)
     }
 
@@ -248,8 +250,8 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
             self.pass()?;
             let settings = self.run.settings;
             let noise = drawn.step(settings.noise, step, settings.weights());
-            self.plan
-                .noisy(&self.workers[0].sum, noise, &mut self.noisy);
+            let (sum, places) = (&self.workers[0].sum, self.plan.places());
+            add_noise(sum, &places, noise, &mut self.noisy);
             settings.take_step(self.state, &mut self.noisy);
         }
         Ok(())

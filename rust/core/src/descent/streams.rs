@@ -11,8 +11,7 @@ use crate::noise::poisson_batch::{Rate, poisson_batch};
 use crate::noise::{BLOCK, GridScale, Key, Stream, Task};
 use crate::records::store::Records;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::matrix;
-use crate::runtime::tasks::each_task;
+use crate::runtime::tasks::each_problem;
 use rand::Rng;
 
 /// Batches of all records, or of one shard of them.
@@ -162,21 +161,14 @@ impl DescentBatch<'_> {
         interrupt: &dyn Interrupt,
     ) -> Result<Vec<f64>> {
         let size = self.settings.weights();
-        let mut released: Vec<f64> = matrix(size, tasks.len())?;
-        let mut runs: Vec<_> = tasks.iter().zip(released.chunks_mut(size.max(1))).collect();
-        each_task(
-            threads,
-            &mut runs,
-            interrupt,
-            |_, (tasks, released), stop| {
-                let numbers = (self.steps, size);
-                let streams = DescentStreams::new(**tasks, self.rate, self.noise, numbers)?;
-                let mut state = self.start.copy()?;
-                (self.settings).run(&mut state, records, &streams, 0..self.steps, 1, stop)?;
-                released.copy_from_slice(&state.released()?);
-                Ok(())
-            },
-        )?;
+        let shape = (tasks.len(), size);
+        let (released, _) = each_problem(shape, threads, interrupt, |i, stop| {
+            let numbers = (self.steps, size);
+            let streams = DescentStreams::new(tasks[i], self.rate, self.noise, numbers)?;
+            let mut state = self.start.copy()?;
+            (self.settings).run(&mut state, records, &streams, 0..self.steps, 1, stop)?;
+            Ok((Some(state.released()?), ()))
+        })?;
         Ok(released)
     }
 }

@@ -24,13 +24,7 @@ pub struct Prepared<T> {
 #[derive(Debug)]
 enum Phases<T> {
     Dense(Packed<T>),
-    Fast(Vec<Signs<T>>),
-}
-
-#[derive(Debug)]
-struct Signs<T> {
-    signs: [Vec<T>; 3],
-    scale: Vec<T>,
+    Fast(Vec<SignBlock<T>>),
 }
 
 /// Room for some rows on their way.
@@ -70,9 +64,9 @@ impl<T: Phase> Prepared<T> {
                 Phases::Dense(Packed::new((components, d), &entry)?)
             }
             Frequencies::Fast(blocks) => {
-                let one = |block: &SignBlock| -> Result<Signs<T>> {
+                let one = |block: &SignBlock| -> Result<SignBlock<T>> {
                     let [a, b, c] = &block.signs;
-                    Ok(Signs {
+                    Ok(SignBlock {
                         signs: [near(a, 1.0)?, near(b, 1.0)?, near(c, 1.0)?],
                         scale: near(&block.scale, turn)?,
                     })
@@ -181,7 +175,7 @@ impl<T: Phase> Prepared<T> {
     #[inline(always)]
     fn spin<S: Simd>(
         simd: S,
-        blocks: &[Signs<T>],
+        blocks: &[SignBlock<T>],
         scratch: &mut LiftScratch<T>,
         load: impl Fn(&mut [T]),
     ) -> Result<()> {

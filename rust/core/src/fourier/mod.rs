@@ -90,11 +90,11 @@ const LARGEST_COUNT: usize = 1 << 28;
 
 /// One block of a fast map: `lengths H D_2 H D_1 H D_0`.
 #[derive(Debug)]
-struct SignBlock {
-    signs: [Vec<f64>; 3],
+struct SignBlock<T = f64> {
+    signs: [Vec<T>; 3],
     /// `||w_j||` over the length that the rows of the product have; only the frequencies that are
     /// used.
-    scale: Vec<f64>,
+    scale: Vec<T>,
 }
 
 #[derive(Debug)]

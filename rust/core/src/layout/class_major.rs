@@ -1,7 +1,8 @@
 //! One row of weights a class: best for dense rows, since an update touches only the classes whose
 //! coefficient moved.
 
-use crate::layout::weights::{TypedRow, WeightLayout, moved};
+use crate::layout::weights::{WeightLayout, moved};
+use crate::rows::view::Row;
 use crate::simd::{Real, Simd, add_scaled};
 
 /// One row of weights a class, for dense rows.
@@ -69,7 +70,7 @@ impl WeightLayout for ClassMajor {
     }
 
     #[inline(always)]
-    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &[T], scores: &mut [T]) {
         let x = &row.value[..self.columns];
         let mut class = 0;
         while class < self.classes {
@@ -89,13 +90,7 @@ impl WeightLayout for ClassMajor {
     }
 
     #[inline(always)]
-    fn update<S: Simd, T: Real>(
-        &self,
-        simd: S,
-        row: TypedRow<'_, T>,
-        w: &mut [T],
-        coefficient: &[T],
-    ) {
+    fn update<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &mut [T], coefficient: &[T]) {
         let x = &row.value[..self.columns];
         for (class, a) in coefficient.iter().enumerate().take(self.classes) {
             if *a != T::default() {
@@ -109,7 +104,7 @@ impl WeightLayout for ClassMajor {
     fn measured_update<S: Simd>(
         &self,
         simd: S,
-        row: TypedRow<'_, f64>,
+        row: Row<'_, f64>,
         w: &mut [f64],
         coefficient: &[f64],
         change: &mut [f64],

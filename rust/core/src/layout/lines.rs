@@ -7,7 +7,8 @@
 //! left out of the result, so [`SPARE`] numbers must follow the last line.
 
 use crate::error::Result;
-use crate::layout::weights::{TypedRow, WeightLayout, moved};
+use crate::layout::weights::{WeightLayout, moved};
+use crate::rows::view::Row;
 use crate::runtime::memory::{collected, zeros};
 use crate::simd::{Kernel, Real, Simd, dispatch, dispatch_narrow};
 
@@ -65,11 +66,11 @@ static ALL_COLUMNS: [u32; SHORT] = [
 
 /// A row with its columns.
 #[inline(always)]
-fn with_columns<T>(row: TypedRow<'_, T>) -> TypedRow<'_, T> {
+fn with_columns<T>(row: Row<'_, T>) -> Row<'_, T> {
     if !row.index.is_empty() {
         return row;
     }
-    TypedRow {
+    Row {
         index: &ALL_COLUMNS[..row.value.len()],
         value: row.value,
     }
@@ -96,7 +97,7 @@ impl Lines {
     pub fn row_scores<S: Simd, U: Real, T: Real>(
         &self,
         simd: S,
-        row: (&[u32], &[U]),
+        row: Row<'_, U>,
         w: &[T],
         scores: &mut [T],
     ) {
@@ -114,13 +115,13 @@ impl Lines {
     pub fn add<S: Simd, U: Real, T: Real>(
         &self,
         simd: S,
-        row: (&[u32], &[U]),
+        row: Row<'_, U>,
         w: &mut [T],
         coefficient: &[T],
     ) {
         if self.classes == 1 {
             let a = coefficient[0];
-            for (index, value) in row.0.iter().zip(row.1) {
+            for (index, value) in row.index.iter().zip(row.value) {
                 let weight = &mut w[*index as usize];
                 *weight = weight.plus(a.times(T::near(value.wide())));
             }
@@ -163,28 +164,20 @@ impl WeightLayout for Lines {
     }
 
     #[inline(always)]
-    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]) {
-        let row = with_columns(row);
-        self.row_scores(simd, (row.index, row.value), w, scores);
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &[T], scores: &mut [T]) {
+        self.row_scores(simd, with_columns(row), w, scores);
     }
 
     #[inline(always)]
-    fn update<S: Simd, T: Real>(
-        &self,
-        simd: S,
-        row: TypedRow<'_, T>,
-        w: &mut [T],
-        coefficient: &[T],
-    ) {
-        let row = with_columns(row);
-        self.add(simd, (row.index, row.value), w, coefficient);
+    fn update<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &mut [T], coefficient: &[T]) {
+        self.add(simd, with_columns(row), w, coefficient);
     }
 
     #[inline(always)]
     fn measured_update<S: Simd>(
         &self,
         simd: S,
-        row: TypedRow<'_, f64>,
+        row: Row<'_, f64>,
         w: &mut [f64],
         coefficient: &[f64],
         change: &mut [f64],
@@ -224,7 +217,7 @@ impl WeightLayout for Lines {
 #[inline(always)]
 fn add_part<S: Simd, U: Real, T: Real, const V: usize>(
     simd: S,
-    (index, value): (&[u32], &[U]),
+    Row { index, value }: Row<'_, U>,
     w: &mut [T],
     (stride, first): (usize, usize),
     coefficient: &[T],
@@ -243,12 +236,7 @@ fn add_part<S: Simd, U: Real, T: Real, const V: usize>(
 
 /// `sum of value[e] b[index[e]]`, into `out`, whose length is that of a line.
 #[inline(always)]
-pub fn weighted_sum<S: Simd, U: Real, T: Real>(
-    simd: S,
-    line: (&[u32], &[U]),
-    b: &[T],
-    out: &mut [T],
-) {
+pub fn weighted_sum<S: Simd, U: Real, T: Real>(simd: S, line: Row<'_, U>, b: &[T], out: &mut [T]) {
     if let [out] = out {
         *out = T::near(dot::<T, U, T>(line, b));
         return;
@@ -271,7 +259,7 @@ pub fn weighted_sum<S: Simd, U: Real, T: Real>(
 #[inline(always)]
 fn part<S: Simd, U: Real, T: Real, const V: usize>(
     simd: S,
-    (index, value): (&[u32], &[U]),
+    Row { index, value }: Row<'_, U>,
     b: &[T],
     (stride, first): (usize, usize),
     out: &mut [T],
@@ -320,7 +308,7 @@ fn add_line<S: Simd, U: Real, T: Real, const V: usize>(
 
 /// The same for lines of one number, in the precision of `A`.
 #[inline(always)]
-fn dot<A: Real, U: Real, T: Real>((index, value): (&[u32], &[U]), b: &[T]) -> f64 {
+fn dot<A: Real, U: Real, T: Real>(Row { index, value }: Row<'_, U>, b: &[T]) -> f64 {
     let mut sums = [A::default(); CHAINS];
     let (indices, index_rest) = index.as_chunks::<CHAINS>();
     let (values, value_rest) = value.as_chunks::<CHAINS>();
@@ -345,10 +333,11 @@ fn dot<A: Real, U: Real, T: Real>((index, value): (&[u32], &[U]), b: &[T]) -> f6
 #[cfg(test)]
 mod tests {
     use super::{Lines, SPARE, weighted_sum};
-    use crate::layout::weights::{TypedRow, WeightLayout};
+    use crate::layout::weights::WeightLayout;
+    use crate::rows::view::Row;
     use crate::simd::{Kernel, Real, Simd, dispatch};
 
-    struct Update<'a, T>(Lines, TypedRow<'a, T>, &'a mut [T], &'a [T]);
+    struct Update<'a, T>(Lines, Row<'a, T>, &'a mut [T], &'a [T]);
 
     impl<T: Real> Kernel for Update<'_, T> {
         type Output = ();
@@ -366,7 +355,7 @@ mod tests {
         for (class, a) in a[..classes].iter_mut().enumerate() {
             *a = T::near(class as f64 + 1.0);
         }
-        let row = TypedRow {
+        let row = Row {
             index: &[1, 4],
             value: &[T::near(2.0), T::near(-3.0)],
         };
@@ -381,7 +370,7 @@ mod tests {
         assert!(spare.into_iter().all(|at| w[at].wide() == at as f64));
     }
 
-    struct Once<'a, T>((&'a [u32], &'a [f32]), &'a [T], &'a mut [T]);
+    struct Once<'a, T>(Row<'a>, &'a [T], &'a mut [T]);
 
     impl<T: Real> Kernel for Once<'_, T> {
         type Output = ();
@@ -401,7 +390,11 @@ mod tests {
         let index: Vec<u32> = (0..entries).map(|e| (e * 13 % lines) as u32).collect();
         let value: Vec<f32> = (0..entries).map(|e| (e % 5) as f32 - 2.0).collect();
         let mut out = vec![T::near(0.5); stride];
-        dispatch(Once((&index, &value), &b, &mut out));
+        let line = Row {
+            index: &index,
+            value: &value,
+        };
+        dispatch(Once(line, &b, &mut out));
         for class in 0..classes {
             let terms = index.iter().zip(&value);
             let exact: f64 = terms

@@ -123,7 +123,7 @@ impl Tiles {
         if !self.dense {
             for (at, out) in rows.zip(scratch.scores.chunks_exact_mut(k)) {
                 let row = store.row(at, &mut scratch.buffer);
-                weighted_sum(simd, (row.index, row.value), w, out);
+                weighted_sum(simd, row, w, out);
             }
             return Ok(());
         }
@@ -158,7 +158,7 @@ impl Tiles {
             for (at, own) in rows.zip(scratch.scores.chunks_exact(k)) {
                 let row = store.row(at, &mut scratch.buffer);
                 scratch.padded[..k].copy_from_slice(own);
-                layout.add(simd, (row.index, row.value), w, &scratch.padded);
+                layout.add(simd, row, w, &scratch.padded);
             }
             return Ok(());
         }

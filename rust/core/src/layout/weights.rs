@@ -14,22 +14,13 @@ use crate::error::Result;
 use crate::rows::view::Row;
 use crate::simd::{Real, Simd};
 
-/// A row in the precision of the arithmetic.
-#[derive(Debug, Clone, Copy)]
-pub struct TypedRow<'a, T> {
-    /// Columns; empty for a dense row.
-    pub index: &'a [u32],
-    /// Entries.
-    pub value: &'a [T],
-}
-
 /// `row` in precision `T`; exact.
 ///
 /// # Errors
 /// No memory.
 #[inline(always)]
-pub fn typed<'a, T: Real>(row: Row<'a>, buffer: &'a mut Vec<T>) -> Result<TypedRow<'a, T>> {
-    Ok(TypedRow {
+pub fn typed<'a, T: Real>(row: Row<'a>, buffer: &'a mut Vec<T>) -> Result<Row<'a, T>> {
+    Ok(Row {
         index: row.index,
         value: T::of_slice(row.value, buffer)?,
     })
@@ -44,15 +35,9 @@ pub trait WeightLayout: Copy + Send + Sync {
     /// Where weight `(class, column)` is stored.
     fn position(&self, class: usize, column: usize) -> usize;
     /// `scores[k] = <w_k, row>`; padding is written with zeros.
-    fn scores<S: Simd, T: Real>(&self, simd: S, row: TypedRow<'_, T>, w: &[T], scores: &mut [T]);
+    fn scores<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &[T], scores: &mut [T]);
     /// `w_k += coefficient[k] * row`; padding of `coefficient` must be zero.
-    fn update<S: Simd, T: Real>(
-        &self,
-        simd: S,
-        row: TypedRow<'_, T>,
-        w: &mut [T],
-        coefficient: &[T],
-    );
+    fn update<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &mut [T], coefficient: &[T]);
     /// [`Self::update`], and `change[k] = ` what that added to `||w_k||^2`.
     ///
     /// A projection onto a ball needs the norm after every update. Summing all weights again would cost
@@ -63,7 +48,7 @@ pub trait WeightLayout: Copy + Send + Sync {
     fn measured_update<S: Simd>(
         &self,
         simd: S,
-        row: TypedRow<'_, f64>,
+        row: Row<'_, f64>,
         w: &mut [f64],
         coefficient: &[f64],
         change: &mut [f64],

@@ -6,7 +6,7 @@ use faer::dyn_stack::{MemBuffer, MemStack, StackReq};
 use faer::linalg::cholesky::{llt, llt_pivoting};
 use faer::{MatMut, MatRef, Par, Spec};
 
-fn room(request: StackReq) -> Result<MemBuffer> {
+pub(super) fn room(request: StackReq) -> Result<MemBuffer> {
     let bytes = request.unaligned_bytes_required();
     MemBuffer::try_new(request).map_err(|_| Error::OutOfMemory { bytes })
 }

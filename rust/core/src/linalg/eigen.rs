@@ -6,6 +6,7 @@
 //! threads around it.
 
 use crate::error::{Error, Result, require};
+use crate::linalg::cholesky::room;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{self, copied};
 use crate::runtime::tasks::left_when_stopped;
@@ -61,12 +62,11 @@ impl SymmetricEigen {
         require(dimension != 0, "matrix", "got no rows, expected at least 1")?;
         let wanted = ComputeEigenvectors::Yes;
         let request = self_adjoint_evd_scratch::<f64>(dimension, wanted, Par::Seq, Spec::default());
-        let bytes = request.unaligned_bytes_required();
         Ok(Self {
             matrix: zeros(dimension)?,
             vectors: zeros(dimension)?,
             values: memory::zeros(dimension)?,
-            memory: MemBuffer::try_new(request).map_err(|_| Error::OutOfMemory { bytes })?,
+            memory: room(request)?,
         })
     }
 

@@ -63,7 +63,7 @@ fn pool_for(size: usize, n_threads: usize) -> Result<Option<Arc<ThreadPool>>> {
 }
 
 /// `size` values, block by block: `fill(stream, block)` with the stream `first_step + i` for
-/// block `i`. Memory is touched as it is filled, so that a huge array can be given up early.
+/// block `i`.
 fn fill_blocks<T: Copy + Default + Send>(
     task: Task<'_>,
     first_step: u32,
@@ -76,16 +76,29 @@ fn fill_blocks<T: Copy + Default + Send>(
     let message = format_args!("got {size}, too large");
     let right = last.is_some_and(|n| first_step.checked_add(n).is_some());
     require(right, "size", message)?;
+    fill_parts((size, BLOCK), n_threads, interrupt, |i, block| {
+        fill(&mut task.stream(first_step + i as u32), block);
+    })
+}
+
+/// `size` values, `length` of them at a time: `fill(i, part)` for part `i`. Memory is touched as it
+/// is filled, so that a huge array can be given up early.
+fn fill_parts<T: Copy + Default + Send>(
+    (size, length): (usize, usize),
+    n_threads: usize,
+    interrupt: &dyn Interrupt,
+    fill: impl Fn(usize, &mut [T]) + Sync,
+) -> Result<Vec<T>> {
     let mut values: Vec<T> = with_capacity(size)?;
+    let parts = (BLOCKS_PER_POLL * BLOCK / length.max(1)).max(1);
     while values.len() < size {
         interrupt.check()?;
         let start = values.len();
-        values.resize(size.min(start + BLOCKS_PER_POLL * BLOCK), T::default());
-        let part = &mut values[start..];
-        let step = first_step + (start / BLOCK) as u32;
-        let pool = pool_for(part.len(), n_threads)?;
-        each_chunk(pool.as_deref(), part, BLOCK, &|i, block| {
-            fill(&mut task.stream(step + i as u32), block);
+        values.resize(size.min(start + parts * length), T::default());
+        let wave = &mut values[start..];
+        let pool = pool_for(wave.len(), n_threads)?;
+        each_chunk(pool.as_deref(), wave, length, &|i, part| {
+            fill(start / length + i, part);
         });
     }
     Ok(values)

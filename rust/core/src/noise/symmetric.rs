@@ -2,10 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::noise::gaussian::fill_normal;
-use crate::noise::{BLOCK, BLOCKS_PER_POLL, Task, check_sigma, pool_for};
+use crate::noise::{Task, check_sigma, fill_parts};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::with_capacity;
-use crate::runtime::threads::each_chunk;
 
 /// Side of the tiles in which the upper triangle is copied to the lower one: two tiles of 32 KB
 /// fit in the first cache levels.
@@ -30,18 +28,9 @@ pub fn symmetric_gaussian(
     check_sigma(sigma)?;
     let size = d.checked_mul(d).filter(|_| u32::try_from(d).is_ok());
     let size = size.ok_or_else(|| Error::invalid("d", format!("got {d}, too large")))?;
-    let mut matrix: Vec<f64> = with_capacity(size)?;
-    let rows = (BLOCKS_PER_POLL * BLOCK / d.max(1)).max(1);
-    while matrix.len() < size {
-        interrupt.check()?;
-        let start = matrix.len();
-        matrix.resize(size.min(start + rows * d), 0.0);
-        let part = &mut matrix[start..];
-        let pool = pool_for(part.len(), n_threads)?;
-        each_chunk(pool.as_deref(), part, d, &|i, row| {
-            draw_row(task, start / d + i, row, sigma);
-        });
-    }
+    let mut matrix = fill_parts((size, d), n_threads, interrupt, |i, row| {
+        draw_row(task, i, row, sigma);
+    })?;
     mirror(&mut matrix, d, interrupt)?;
     Ok(matrix)
 }

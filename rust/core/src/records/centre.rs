@@ -8,16 +8,14 @@
 
 use crate::error::{Result, require};
 use crate::records::map::norm_above;
-use crate::records::store::{
-    Centre, MIN_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records, waves,
-};
+use crate::records::store::{Centre, MIN_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records};
 use crate::rows::clip::towards_zero;
 use crate::rows::sparse::SparseRows;
 use crate::rows::view::Row;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
-use crate::simd::{Kernel, Simd, dispatch};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, waves};
+use crate::simd::{Kernel, Simd, dispatch, lane_sum};
 use std::ops::Range;
 
 /// Largest norm of a centre: `(64 + 1)^2 2^40 < 2^53`. Rows have norm at most 1, so a caller loses
@@ -232,42 +230,14 @@ impl Kernel for MoveRows<'_> {
 /// Rewrites one row; returns the exact sum of the squares of `entry / grid`.
 #[inline(always)]
 fn move_row(row: &mut [f32], point: &[f64], factor: f64) -> f64 {
-    let one = |x: &mut f32, m: &f64| {
+    lane_sum(point, row, |m, x| {
         *x = on_grid(f64::from(*x) - m, factor);
         squared(f64::from(*x) / ROW_GRID)
-    };
-    let mut lanes = [0.0_f64; 16];
-    let (rows, row_rest) = row.as_chunks_mut::<16>();
-    let (points, point_rest) = point.as_chunks::<16>();
-    for (row, point) in rows.iter_mut().zip(points) {
-        for lane in 0..16 {
-            lanes[lane] += one(&mut row[lane], &point[lane]);
-        }
-    }
-    let rest: f64 = row_rest
-        .iter_mut()
-        .zip(point_rest)
-        .map(|(x, m)| one(x, m))
-        .sum();
-    rest + lanes.iter().sum::<f64>()
+    })
 }
 
 /// `||x - m||^2 / grid^2`, exact.
 #[inline(always)]
-fn distance(row: &[f32], point: &[f64]) -> f64 {
-    let one = |x: f32, m: f64| squared((f64::from(x) - m) / ROW_GRID);
-    let mut lanes = [0.0_f64; 16];
-    let (rows, row_rest) = row.as_chunks::<16>();
-    let (points, point_rest) = point.as_chunks::<16>();
-    for (row, point) in rows.iter().zip(points) {
-        for lane in 0..16 {
-            lanes[lane] += one(row[lane], point[lane]);
-        }
-    }
-    let rest: f64 = row_rest
-        .iter()
-        .zip(point_rest)
-        .map(|(x, m)| one(*x, *m))
-        .sum();
-    rest + lanes.iter().sum::<f64>()
+fn distance(row: &mut [f32], point: &[f64]) -> f64 {
+    lane_sum(point, row, |m, x| squared((f64::from(*x) - m) / ROW_GRID))
 }

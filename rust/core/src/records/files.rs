@@ -10,10 +10,11 @@
 use crate::error::{Error, Result, require};
 use crate::records::map::norm_above;
 use crate::records::persons::Owners;
-use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
+use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::rows::clip::sum_of_squares;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::resize;
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::memory::{collected, resize};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, waves};
 use crate::simd::{Kernel, Simd, dispatch};
 use pulp::bytemuck::{cast_slice, cast_slice_mut};
 use std::fs::File;
@@ -75,46 +76,25 @@ impl Records {
                 value[wave.start * columns..wave.end * columns].chunks_mut(PART_ROWS * columns);
             let norms = self.norm[wave.clone()].chunks_mut(PART_ROWS);
             let labels = self.label[wave.clone()].chunks_mut(PART_ROWS);
-            let parts = rows.zip(norms).zip(labels).enumerate();
-            let mut parts: Vec<_> = parts
-                .map(|(at, ((value, norm), label))| FilePart {
-                    first: wave.start + at * PART_ROWS,
+            let parts = wave.step_by(PART_ROWS).zip(rows.zip(norms.zip(labels)));
+            let mut parts = collected(parts)?;
+            each_block(pool.as_deref(), &mut parts, interrupt, |part| {
+                let (first, (value, (norm, label))) = part;
+                let place = |width: usize| (*first * width * size_of::<f32>()) as u64;
+                read_at(&files.entries, cast_slice_mut(value), place(columns))
+                    .and_then(|()| read_at(&files.classes, cast_slice_mut(label), place(1)))
+                    .map_err(|error| Error::file(&error))?;
+                let known = label.iter().all(|y| (*y as usize) < n_classes);
+                let norms = Norms {
                     value,
                     norm,
-                    label,
-                })
-                .collect();
-            each_block(pool.as_deref(), &mut parts, interrupt, |part| {
-                part.read(files, (columns, n_classes))
+                    columns,
+                };
+                let message = "their file was changed";
+                require(known && dispatch(norms), "records", message)
             })?;
         }
         Ok(())
-    }
-}
-
-/// Some records on their way in.
-struct FilePart<'p> {
-    first: usize,
-    value: &'p mut [f32],
-    norm: &'p mut [f32],
-    label: &'p mut [u32],
-}
-
-impl FilePart<'_> {
-    fn read(&mut self, files: &RecordFiles, (columns, n_classes): (usize, usize)) -> Result<()> {
-        let place = |width: usize| (self.first * width * size_of::<f32>()) as u64;
-        let read = read_at(&files.entries, cast_slice_mut(self.value), place(columns));
-        let read =
-            read.and_then(|()| read_at(&files.classes, cast_slice_mut(self.label), place(1)));
-        read.map_err(|error| Error::file(&error))?;
-        let known = self.label.iter().all(|y| (*y as usize) < n_classes);
-        let norms = Norms {
-            value: self.value,
-            norm: self.norm,
-            columns,
-        };
-        let message = "their file was changed";
-        require(known && dispatch(norms), "records", message)
     }
 }
 
@@ -132,33 +112,17 @@ impl Kernel for Norms<'_> {
     fn run<S: Simd>(self, _simd: S) -> bool {
         let mut right = true;
         for (row, norm) in self.value.chunks_exact(self.columns).zip(self.norm) {
-            let (square, off) = square(row);
-            // Not a number is neither.
-            right &= off == 0.0 && square <= 1.0 / (ROW_GRID * ROW_GRID);
+            // Exact below 2^53, and not a number is neither.
+            let square = sum_of_squares(row, 1.0 / ROW_GRID);
+            let whole = row.iter().fold(true, |all, x| {
+                let units = f64::from(*x) / ROW_GRID;
+                all & (units == units.trunc())
+            });
+            right &= whole && square <= 1.0 / (ROW_GRID * ROW_GRID);
             *norm = norm_above(square);
         }
         right
     }
-}
-
-/// The sum of the squares of `entry / grid`, exact below `2^53`, and 0 if these are whole numbers.
-#[inline(always)]
-fn square(row: &[f32]) -> (f64, f64) {
-    let (mut squares, mut rests) = ([0.0_f64; 16], [0.0_f64; 16]);
-    let (chunks, tail) = row.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            let whole = f64::from(chunk[lane]) / ROW_GRID;
-            squares[lane] += whole * whole;
-            rests[lane] += (whole - whole.trunc()).abs();
-        }
-    }
-    for (lane, x) in tail.iter().enumerate() {
-        let whole = f64::from(*x) / ROW_GRID;
-        squares[lane] += whole * whole;
-        rests[lane] += (whole - whole.trunc()).abs();
-    }
-    (squares.iter().sum(), rests.iter().sum())
 }
 
 #[cfg(unix)]

@@ -15,7 +15,7 @@ use crate::records::store::{ROW_GRID, RecordRows, Records, made_rows};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::resize;
 use crate::runtime::threads::{PARALLEL_ENTRIES, pool_above};
-use crate::simd::{Kernel, Simd, dispatch};
+use crate::simd::{Kernel, Simd, dispatch, lane_sum};
 use std::sync::Arc;
 
 /// Base rows and the map through which they are seen.
@@ -136,19 +136,12 @@ impl Kernel for LiftPart<'_> {
 }
 
 impl LiftedRows {
-    /// Writes the features of `members` into `out`, one row after the other.
+    /// The rows below and the map, for [`fill`].
     ///
     /// # Errors
     /// No memory.
-    #[inline(always)]
-    pub(crate) fn fill<S: Simd>(
-        &self,
-        simd: S,
-        members: impl ExactSizeIterator<Item = usize>,
-        room: &mut LiftRoom,
-        out: &mut [f32],
-    ) -> Result<()> {
-        fill(simd, (&self.base, self.map.single()?), members, room, out)
+    pub(crate) fn source(&self) -> Result<(&Records, &Prepared<f32>)> {
+        Ok((&self.base, self.map.single()?))
     }
 
     /// Multiplications to make the features of one row, about.
@@ -157,8 +150,12 @@ impl LiftedRows {
     }
 }
 
+/// Writes the features of `members` into `out`, one row after the other.
+///
+/// # Errors
+/// No memory.
 #[inline(always)]
-fn fill<S: Simd>(
+pub(crate) fn fill<S: Simd>(
     simd: S,
     (base, prepared): (&Records, &Prepared<f32>),
     members: impl ExactSizeIterator<Item = usize>,
@@ -200,21 +197,9 @@ fn on_grid(features: &Features<'_, f32>, out: &mut [f32]) {
 /// exact below 2^53.
 #[inline(always)]
 fn quantise(x: &[f32], factor: f32, out: &mut [f32]) -> f64 {
-    let mut lanes = [0.0_f64; 16];
-    let (x_chunks, x_rest) = x.as_chunks::<16>();
-    let (out_chunks, out_rest) = out.as_chunks_mut::<16>();
-    for (x, out) in x_chunks.iter().zip(out_chunks) {
-        for lane in 0..16 {
-            let whole = (x[lane] * factor).trunc();
-            out[lane] = whole * ROW_GRID as f32;
-            lanes[lane] += f64::from(whole) * f64::from(whole);
-        }
-    }
-    let mut total = 0.0;
-    for (x, out) in x_rest.iter().zip(out_rest) {
+    lane_sum(x, out, |x, out| {
         let whole = (x * factor).trunc();
         *out = whole * ROW_GRID as f32;
-        total += f64::from(whole) * f64::from(whole);
-    }
-    total + lanes.iter().sum::<f64>()
+        f64::from(whole) * f64::from(whole)
+    })
 }

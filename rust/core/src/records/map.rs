@@ -14,7 +14,7 @@ use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
 use crate::rows::view::{Columns, RowBuffer, Rows, Values};
 use crate::runtime::memory::{copied, filled, grow, reserve, resize};
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, lane_sum};
 use std::ops::Range;
 
 /// The public map from a record to its row.
@@ -214,23 +214,11 @@ pub(crate) fn shorten(z: &[f64], most: f64, row: &mut [f32]) -> Result<f32> {
 #[inline(always)]
 fn quantise(z: &[f64], coarse: f64, factor: f64, row: &mut [f32]) -> f64 {
     let factor = factor / ROW_GRID;
-    let mut lanes = [0.0_f64; 16];
-    let (z_chunks, z_rest) = z.as_chunks::<16>();
-    let (row_chunks, row_rest) = row[..z.len()].as_chunks_mut::<16>();
-    for (z, row) in z_chunks.iter().zip(row_chunks) {
-        for lane in 0..16 {
-            let whole = (z[lane] * coarse * factor).trunc();
-            lanes[lane] += whole * whole;
-            row[lane] = (whole * ROW_GRID) as f32;
-        }
-    }
-    let mut total = 0.0;
-    for (z, row) in z_rest.iter().zip(row_rest) {
+    lane_sum(z, &mut row[..z.len()], |z, x| {
         let whole = (z * coarse * factor).trunc();
-        total += whole * whole;
-        *row = (whole * ROW_GRID) as f32;
-    }
-    total + lanes.iter().sum::<f64>()
+        *x = (whole * ROW_GRID) as f32;
+        whole * whole
+    })
 }
 
 /// The least single-precision number whose square is at least `square grid^2`.
@@ -249,71 +237,25 @@ pub(crate) fn norm_above(square: f64) -> f32 {
 /// Whether no entry is NaN or infinite.
 #[inline(always)]
 fn all_finite<T: Copy + Into<f64>>(x: &[T]) -> bool {
-    // Zero for finite numbers and NaN for the others, in lanes for the compiler to vectorise.
-    let mut lanes = [0.0_f64; 16];
-    let (chunks, rest) = x.as_chunks::<16>();
-    for chunk in chunks {
-        for lane in 0..16 {
-            lanes[lane] += chunk[lane].into() * 0.0;
-        }
-    }
-    for x in rest {
-        lanes[0] += (*x).into() * 0.0;
-    }
-    lanes.iter().sum::<f64>() == 0.0
+    // Without an early end, so that the compiler vectorises.
+    x.iter().fold(true, |all, x| all & (*x).into().is_finite())
 }
 
 /// Where one part of the rows goes.
-enum Room<'p> {
+pub(crate) enum Room<'p> {
+    /// Rows that are dense, one after the other.
     Dense(&'p mut [f32]),
+    /// The non-zero entries, appended, and the ends of the rows.
     Sparse(&'p mut RowBuffer, &'p mut Vec<usize>),
 }
 
 /// Maps consecutive rows.
 pub(crate) struct MapPart<'p, 'a> {
-    rows: &'p Rows<'a>,
-    map: &'p Prepared,
-    range: Range<usize>,
-    norm: &'p mut [f32],
-    room: Room<'p>,
-}
-
-impl<'p, 'a> MapPart<'p, 'a> {
-    /// Rows `first..first + norm.len()`, which are dense, into `value`.
-    pub(crate) fn dense(
-        rows: &'p Rows<'a>,
-        map: &'p Prepared,
-        first: usize,
-        norm: &'p mut [f32],
-        value: &'p mut [f32],
-    ) -> Self {
-        Self {
-            rows,
-            map,
-            range: first..first + norm.len(),
-            norm,
-            room: Room::Dense(value),
-        }
-    }
-
-    /// Rows `range`, their non-zero entries appended to `out` and their ends to `ends`.
-    pub(crate) fn sparse(
-        rows: &'p Rows<'a>,
-        map: &'p Prepared,
-        range: Range<usize>,
-        out: &'p mut RowBuffer,
-        ends: &'p mut Vec<usize>,
-        norm: &'p mut Vec<f32>,
-    ) -> Self {
-        norm.resize(range.len(), 0.0);
-        Self {
-            rows,
-            map,
-            range,
-            norm,
-            room: Room::Sparse(out, ends),
-        }
-    }
+    pub rows: &'p Rows<'a>,
+    pub map: &'p Prepared,
+    pub range: Range<usize>,
+    pub norm: &'p mut [f32],
+    pub room: Room<'p>,
 }
 
 impl Kernel for MapPart<'_, '_> {
@@ -334,31 +276,21 @@ impl Kernel for MapPart<'_, '_> {
                 Room::Sparse(out, ends) => {
                     grow(&mut out.value, scratch.row.len())?;
                     grow(&mut out.index, scratch.row.len())?;
-                    let last = self.rows.n_columns() as u32;
-                    match columns {
-                        Columns::All => keep(&scratch.row, 0..=last, out),
-                        Columns::I32(c) => {
-                            keep(&scratch.row, c.iter().map(|c| *c as u32).chain([last]), out);
+                    let mut keep = |column: usize, value: f32| {
+                        if value != 0.0 {
+                            out.value.push(value);
+                            out.index.push(column as u32);
                         }
-                        Columns::I64(c) => {
-                            keep(&scratch.row, c.iter().map(|c| *c as u32).chain([last]), out);
-                        }
+                    };
+                    let (stored, constant) = scratch.row.split_at(self.rows.range(i).len());
+                    columns.each(stored, &mut keep);
+                    for x in constant {
+                        keep(self.rows.n_columns(), *x);
                     }
                     ends.push(out.value.len());
                 }
             }
         }
         Ok(())
-    }
-}
-
-/// Appends the non-zero entries with their columns.
-#[inline(always)]
-fn keep(row: &[f32], columns: impl Iterator<Item = u32>, out: &mut RowBuffer) {
-    for (value, column) in row.iter().zip(columns) {
-        if *value != 0.0 {
-            out.value.push(*value);
-            out.index.push(column);
-        }
     }
 }

@@ -7,6 +7,7 @@
 
 use crate::error::{Result, require};
 use crate::records::store::{ROW_GRID, RecordRows, Records};
+use crate::rows::labels::check_weights;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, collected, mapped, reserve, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
@@ -71,10 +72,7 @@ impl Owners {
         let message = "expected increasing numbers of rows, the last one that of all";
         let right = rising && starts.last().is_none_or(|end| *end == rows) && starts.len() != 1;
         require(right, "persons", message)?;
-        let all = weight.is_empty() || weight.len() == rows;
-        let message = "expected a number from 0 to 1 for each row";
-        let right = all && weight.iter().all(|w| (0.0..=1.0).contains(w));
-        require(right, "weights", message)?;
+        check_weights(weight, rows)?;
         Ok(Self {
             several: starts,
             weight: mapped(weight, |w| *w as f32)?,

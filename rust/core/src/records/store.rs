@@ -9,14 +9,14 @@
 
 use crate::error::{Result, require};
 use crate::records::lift::LiftedRows;
-use crate::records::map::{MapPart, Prepared, RowMap};
+use crate::records::map::{MapPart, Prepared, Room, RowMap};
 use crate::records::persons::Owners;
 use crate::rows::labels::check_labels;
 use crate::rows::sparse::SparseRows;
 use crate::rows::view::{RowBuffer, Rows};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{append_sparing, collected, mapped, reserve, with_capacity};
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::memory::{append_sparing, collected, mapped, with_capacity};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, waves};
 use crate::simd::dispatch;
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -95,25 +95,30 @@ impl Records {
         let label = codes(labels, rows.n_rows(), n_classes)?;
         let map = Prepared::new(map, rows)?;
         let pool = pool_above(n_threads, rows.n_stored(), PARALLEL_ENTRIES)?;
-        let mut source = Source {
-            rows,
-            map: &map,
-            pool: pool.as_deref(),
-            norm: Vec::new(),
-            interrupt,
-        };
         // The layout follows the format of X, a public fact: one record must not tip it.
-        let stored = if rows.is_dense() {
-            source.dense()?
+        let (stored, norm) = if rows.is_dense() {
+            let shape = (rows.n_rows(), map.columns());
+            let read = (rows.n_stored(), pool.as_deref());
+            let (value, norm) = made_rows(shape, read, interrupt, |first, norm, value| {
+                dispatch(MapPart {
+                    rows,
+                    map: &map,
+                    range: first..first + norm.len(),
+                    norm,
+                    room: Room::Dense(value),
+                })
+            })?;
+            (RecordRows::Dense { value }, norm)
         } else {
-            source.sparse()?
+            let (rows, norm) = sparse(rows, &map, pool.as_deref(), interrupt)?;
+            (RecordRows::Sparse(rows), norm)
         };
         Ok(Self {
             rows: stored,
             label,
             columns: map.columns(),
             centre: None,
-            norm: source.norm,
+            norm,
             n_classes,
             owners: Owners::default(),
         })
@@ -148,18 +153,6 @@ impl Records {
         let right = !matches!(self.rows, RecordRows::Lifted(_));
         require(right, "records", message)
     }
-}
-
-/// Entries that each thread treats between two looks at the interrupt: a few milliseconds.
-const WAVE_ENTRIES: usize = 1 << 21;
-
-/// Ranges of `n` rows with `stored` entries, each small enough for one wave.
-pub(crate) fn waves(n: usize, stored: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
-    let per_row = stored.div_ceil(n.max(1)).max(1);
-    let rows = (WAVE_ENTRIES / per_row).max(256).saturating_mul(threads);
-    (0..n)
-        .step_by(rows)
-        .map(move |first| first..n.min(first.saturating_add(rows)))
 }
 
 /// `shape` rows and columns with their norms, made a part at a time by `make(first row, norms, entries)`;
@@ -199,15 +192,6 @@ fn codes(labels: &[i64], n_rows: usize, n_classes: usize) -> Result<Vec<u32>> {
     mapped(labels, |y| *y as u32)
 }
 
-/// The user's rows on their way into the store.
-struct Source<'s, 'a> {
-    rows: &'s Rows<'a>,
-    map: &'s Prepared,
-    pool: Option<&'s ThreadPool>,
-    norm: Vec<f32>,
-    interrupt: &'s dyn Interrupt,
-}
-
 /// Some sparse rows, mapped apart from the others.
 #[derive(Default)]
 struct SparsePart {
@@ -217,64 +201,49 @@ struct SparsePart {
     norm: Vec<f32>,
 }
 
-impl Source<'_, '_> {
-    fn dense(&mut self) -> Result<RecordRows> {
-        let (rows, map) = (self.rows, self.map);
-        let shape = (rows.n_rows(), map.columns());
-        let stored = (rows.n_stored(), self.pool);
-        let (value, norm) = made_rows(shape, stored, self.interrupt, |first, norm, value| {
-            dispatch(MapPart::dense(rows, map, first, norm, value))
+/// Maps a wave at a time and joins its parts: no second copy of all rows. Returns their norms too.
+fn sparse(
+    rows: &Rows<'_>,
+    map: &Prepared,
+    pool: Option<&ThreadPool>,
+    interrupt: &dyn Interrupt,
+) -> Result<(SparseRows, Vec<f32>)> {
+    let n = rows.n_rows();
+    let threads = pool.map_or(1, ThreadPool::current_num_threads);
+    let wave = PART_ROWS * PARTS_PER_THREAD * threads;
+    let entries = n
+        .saturating_mul(map.added())
+        .saturating_add(rows.n_stored());
+    let (mut value, mut index) = (with_capacity(entries)?, with_capacity(entries)?);
+    let (mut norm, mut start) = (with_capacity(n)?, with_capacity(n + 1)?);
+    start.push(0);
+    for first in (0..n).step_by(wave) {
+        let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
+        let mut parts: Vec<SparsePart> = ends
+            .map(|first| SparsePart {
+                range: first..n.min(first + PART_ROWS),
+                ..SparsePart::default()
+            })
+            .collect();
+        each_block(pool, &mut parts, interrupt, |part| {
+            part.norm.resize(part.range.len(), 0.0);
+            dispatch(MapPart {
+                rows,
+                map,
+                range: part.range.clone(),
+                norm: &mut part.norm,
+                room: Room::Sparse(&mut part.out, &mut part.start),
+            })
         })?;
-        self.norm = norm;
-        Ok(RecordRows::Dense { value })
-    }
-
-    /// Maps a wave at a time and joins its parts: no second copy of all rows.
-    fn sparse(&mut self) -> Result<RecordRows> {
-        let (rows, map) = (self.rows, self.map);
-        let n = rows.n_rows();
-        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
-        let wave = PART_ROWS * PARTS_PER_THREAD * threads;
-        let mut all = RowBuffer::default();
-        reserve(&mut self.norm, n)?;
-        let mut start = with_capacity(n + 1)?;
-        start.push(0);
-        if !rows.is_dense() {
-            let entries = n
-                .saturating_mul(map.added())
-                .saturating_add(rows.n_stored());
-            reserve(&mut all.value, entries)?;
-            reserve(&mut all.index, entries)?;
+        for part in parts {
+            let before = value.len();
+            append_sparing(&mut value, &part.out.value, before / 8)?;
+            append_sparing(&mut index, &part.out.index, before / 8)?;
+            start.extend(part.start.iter().map(|end| before + end));
+            norm.extend(part.norm);
         }
-        for first in (0..n).step_by(wave) {
-            let ends = (first..n.min(first + wave)).step_by(PART_ROWS);
-            let mut parts: Vec<SparsePart> = ends
-                .map(|first| SparsePart {
-                    range: first..n.min(first + PART_ROWS),
-                    ..SparsePart::default()
-                })
-                .collect();
-            each_block(self.pool, &mut parts, self.interrupt, |part| {
-                dispatch(MapPart::sparse(
-                    rows,
-                    map,
-                    part.range.clone(),
-                    &mut part.out,
-                    &mut part.start,
-                    &mut part.norm,
-                ))
-            })?;
-            for part in parts {
-                let before = all.value.len();
-                append_sparing(&mut all.value, &part.out.value, before / 8)?;
-                append_sparing(&mut all.index, &part.out.index, before / 8)?;
-                start.extend(part.start.iter().map(|end| before + end));
-                self.norm.extend(part.norm);
-            }
-        }
-        all.value.shrink_to_fit();
-        all.index.shrink_to_fit();
-        let RowBuffer { value, index } = all;
-        Ok(RecordRows::Sparse(SparseRows::new(value, index, start)))
     }
+    value.shrink_to_fit();
+    index.shrink_to_fit();
+    Ok((SparseRows::new(value, index, start), norm))
 }

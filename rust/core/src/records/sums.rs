@@ -11,10 +11,10 @@
 use crate::error::{Result, require};
 use crate::linalg::gemm::Product;
 use crate::records::persons::shortening;
-use crate::records::store::{ROW_GRID, RecordRows, Records, waves};
+use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, matrix, zeros};
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, share_out, waves};
 use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -161,19 +161,6 @@ impl Records {
             units.for_each(|(sum, units)| *sum += units);
         }
         Ok(())
-    }
-}
-
-/// Cuts `wave` into one range a share.
-fn share_out<T>(
-    wave: &Range<usize>,
-    shares: &mut [T],
-    range: impl Fn(&mut T) -> &mut Range<usize>,
-) {
-    let length = wave.len().div_ceil(shares.len()).max(1);
-    for (at, share) in shares.iter_mut().enumerate() {
-        let first = wave.end.min(wave.start + at * length);
-        *range(share) = first..wave.end.min(first + length);
     }
 }
 

@@ -11,7 +11,7 @@ use crate::error::{Result, require};
 use crate::rows::view::{Columns, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
-use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above};
+use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, share_out, waves};
 use crate::simd::{Kernel, Simd, dispatch};
 use std::ops::Range;
 
@@ -20,9 +20,6 @@ pub const MOMENT_GRID: f64 = 1.0 / 1_048_576.0;
 
 /// Its inverse.
 const UNITS: f64 = 1_048_576.0;
-
-/// Entries that one thread treats between two looks at the interrupt: a few milliseconds.
-const BLOCK_ENTRIES: usize = 1 << 20;
 
 /// Sums of the columns of the mapped rows, in units of [`MOMENT_GRID`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,15 +49,8 @@ pub fn column_moments(
     let threads = pool.as_ref().map_or(1, |p| p.current_num_threads());
     let shares = (0..threads).map(|_| Share::new(map.offset.len()));
     let mut shares = shares.collect::<Result<Vec<_>>>()?;
-    let per_row = rows.n_stored().div_ceil(rows.n_rows().max(1)).max(1);
-    let length = (BLOCK_ENTRIES / per_row).max(1);
-    let wave = length.saturating_mul(threads);
-    for first in (0..rows.n_rows()).step_by(wave) {
-        let end = rows.n_rows().min(first.saturating_add(wave));
-        for (thread, share) in shares.iter_mut().enumerate() {
-            let start = end.min(first + thread * length);
-            share.range = start..end.min(start + length);
-        }
+    for wave in waves(rows.n_rows(), rows.n_stored(), threads) {
+        share_out(&wave, &mut shares, |share| &mut share.range);
         each_block(pool.as_deref(), &mut shares, interrupt, |share| {
             dispatch(AddRows {
                 rows,
@@ -184,13 +174,8 @@ fn add_row<T: Copy + Into<f64>>(
             }
             share.finite &= finite;
         }
-        Columns::I32(c) => {
-            let entries = x.iter().zip(c);
-            entries.for_each(|(x, j)| share.add_entry(map, *j as usize, (*x).into()));
-        }
-        Columns::I64(c) => {
-            let entries = x.iter().zip(c);
-            entries.for_each(|(x, j)| share.add_entry(map, *j as usize, (*x).into()));
+        Columns::I32(_) | Columns::I64(_) => {
+            columns.each(x, |j, x| share.add_entry(map, j, x.into()));
         }
     }
 }

@@ -65,6 +65,24 @@ pub enum Columns<'a> {
     I64(&'a [i64]),
 }
 
+impl Columns<'_> {
+    /// `visit(column, value)` for the stored values of the row.
+    #[inline(always)]
+    pub(crate) fn each<T: Copy>(self, values: &[T], mut visit: impl FnMut(usize, T)) {
+        match self {
+            Self::All => (0..).zip(values).for_each(|(j, x)| visit(j, *x)),
+            Self::I32(c) => c
+                .iter()
+                .zip(values)
+                .for_each(|(j, x)| visit(*j as usize, *x)),
+            Self::I64(c) => c
+                .iter()
+                .zip(values)
+                .for_each(|(j, x)| visit(*j as usize, *x)),
+        }
+    }
+}
+
 /// Public bounds that turn a record into a row.
 #[derive(Debug, Clone, Copy)]
 pub struct RowBounds {
@@ -104,13 +122,14 @@ impl RowBounds {
     }
 }
 
-/// One row ready for arithmetic: single-precision values, and their columns unless dense.
+/// One row ready for arithmetic: its values, in single precision unless that of the arithmetic is
+/// another, and their columns unless dense.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<'a> {
+pub struct Row<'a, T = f32> {
     /// Columns of the values, strictly increasing; empty for a dense row.
     pub index: &'a [u32],
     /// The quantised entries, intercept last.
-    pub value: &'a [f32],
+    pub value: &'a [T],
 }
 
 impl<'a> Row<'a> {

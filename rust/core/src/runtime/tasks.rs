@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::runtime::float_mode::{USUAL_ARITHMETIC, exchange_arithmetic};
 use crate::runtime::interrupt::{Interrupt, Relayed};
-use crate::runtime::memory::collected;
+use crate::runtime::memory::{collected, matrix, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, check_threads, own, pool, share};
 use rayon::ThreadPool;
 use std::panic::resume_unwind;
@@ -119,6 +119,35 @@ pub fn each_task<T: Send>(
     watched(&*pool(threads)?, slots.len(), interrupt, &|i, interrupt| {
         work(i, &mut **own(&slots[i]), interrupt)
     })
+}
+
+/// What `count` independent problems give: `size` numbers each, one problem after the other and zeros
+/// where there are none, and what else `solve` tells of each. One thread solves a problem.
+///
+/// # Errors
+/// Threads out of range; no memory; an interrupt; the errors of `solve`.
+pub(crate) fn each_problem<R: Clone + Default + Send>(
+    (count, size): (usize, usize),
+    threads: usize,
+    interrupt: &dyn Interrupt,
+    solve: impl Fn(usize, &dyn Interrupt) -> Result<(Option<Vec<f64>>, R)> + Sync,
+) -> Result<(Vec<f64>, Vec<R>)> {
+    let (mut numbers, mut told) = (matrix(count, size)?, zeros(count)?);
+    // Without numbers there is nothing to write to, for any problem.
+    let mut places = numbers.chunks_exact_mut(size.max(1));
+    let tasks = told
+        .iter_mut()
+        .map(|told| (places.next().unwrap_or_default(), told));
+    let mut tasks = collected(tasks)?;
+    each_task(threads, &mut tasks, interrupt, |i, (place, told), watch| {
+        let (found, own) = solve(i, watch)?;
+        if let Some(found) = found {
+            place.copy_from_slice(&found);
+        }
+        **told = own;
+        Ok(())
+    })?;
+    Ok((numbers, told))
 }
 
 /// `work(i, interrupt)` for each `i < count` on the pool, while the calling thread watches.

@@ -9,6 +9,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, with_capacity};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -193,4 +194,29 @@ pub fn each_block<T: Send>(
         interrupt.check()?;
         work(item)
     })
+}
+
+/// Entries that each thread treats between two looks at the interrupt: a few milliseconds.
+const WAVE_ENTRIES: usize = 1 << 21;
+
+/// Ranges of `n` rows with `stored` entries, each small enough for one wave.
+pub(crate) fn waves(n: usize, stored: usize, threads: usize) -> impl Iterator<Item = Range<usize>> {
+    let per_row = stored.div_ceil(n.max(1)).max(1);
+    let rows = (WAVE_ENTRIES / per_row).max(256).saturating_mul(threads);
+    (0..n)
+        .step_by(rows)
+        .map(move |first| first..n.min(first.saturating_add(rows)))
+}
+
+/// Cuts `wave` into one range a share.
+pub(crate) fn share_out<T>(
+    wave: &Range<usize>,
+    shares: &mut [T],
+    range: impl Fn(&mut T) -> &mut Range<usize>,
+) {
+    let length = wave.len().div_ceil(shares.len()).max(1);
+    for (at, share) in shares.iter_mut().enumerate() {
+        let first = wave.end.min(wave.start + at * length);
+        *range(share) = first..wave.end.min(first + length);
+    }
 }

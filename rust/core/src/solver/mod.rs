@@ -5,3 +5,13 @@ pub mod ellipsoids;
 pub mod parties;
 pub mod projected_sgd;
 pub mod smooth;
+
+/// Minimisers of many problems.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fits {
+    /// The weights of all problems, one after the other, in the user's units, score after score; 0
+    /// where not certified.
+    pub weights: Vec<f64>,
+    /// Whether each problem's weights are certified.
+    pub certified: Vec<bool>,
+}

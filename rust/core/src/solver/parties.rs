@@ -6,9 +6,9 @@
 use crate::error::{Result, require};
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{collected, filled, mapped, zeros};
-use crate::runtime::tasks::each_task;
-use crate::runtime::threads::check_threads;
+use crate::runtime::memory::{collected, mapped};
+use crate::runtime::tasks::each_problem;
+use crate::solver::Fits;
 use crate::solver::crammer_singer;
 use crate::solver::projected_sgd;
 use crate::solver::smooth::SmoothSettings;
@@ -22,18 +22,6 @@ pub struct Parties<'a> {
     labels: &'a [i64],
     ranges: Vec<Range<usize>>,
 }
-
-/// The weights of all parties, one after the other; 0 where not certified.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Fits {
-    /// In the user's units, score after score.
-    pub weights: Vec<f64>,
-    /// Whether each party's weights are certified.
-    pub certified: Vec<bool>,
-}
-
-/// A party's weights and whether they are certified.
-type Task<'w> = (&'w mut [f64], &'w mut bool);
 
 impl<'a> Parties<'a> {
     /// Party `i` has the rows from `offsets[i]` to before `offsets[i + 1]`.
@@ -74,33 +62,19 @@ impl<'a> Parties<'a> {
         interrupt: &dyn Interrupt,
         solve: impl Fn(usize, Rows<'a>, &[i64], &dyn Interrupt) -> Result<Option<Vec<f64>>> + Sync,
     ) -> Result<Fits> {
-        check_threads(threads)?;
         let size = scores.saturating_mul(self.rows.n_columns());
-        let all = size.saturating_mul(self.len());
-        let mut weights = zeros(all)?;
-        let mut certified = zeros(self.len())?;
-        // Without columns there is nothing to write to, for any party.
-        let mut nothing = filled(self.len(), [0.0; 0])?;
-        let places: Vec<&mut [f64]> = if size == 0 {
-            collected(nothing.iter_mut().map(|place| &mut place[..]))?
-        } else {
-            collected(weights.chunks_exact_mut(size))?
-        };
-        let mut tasks: Vec<Task<'_>> = collected(places.into_iter().zip(&mut certified))?;
-        let work = |i: usize, (place, certified): &mut Task<'_>, interrupt: &dyn Interrupt| {
+        let shape = (self.len(), size);
+        let (weights, certified) = each_problem(shape, threads, interrupt, |i, interrupt| {
             let range = self.ranges[i].clone();
             let labels = &self.labels[range.clone()];
             // Checked when the parties were made.
             let Some(rows) = self.rows.dense_part(range) else {
-                return Ok(());
+                return Ok((None, false));
             };
-            if let Some(found) = solve(i, rows, labels, interrupt)? {
-                place.copy_from_slice(&found);
-                **certified = true;
-            }
-            Ok(())
-        };
-        each_task(threads, &mut tasks, interrupt, work)?;
+            let found = solve(i, rows, labels, interrupt)?;
+            let certified = found.is_some();
+            Ok((found, certified))
+        })?;
         Ok(Fits { weights, certified })
     }
 

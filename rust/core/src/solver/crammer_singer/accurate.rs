@@ -10,7 +10,7 @@ use crate::numeric::ROUNDOFF;
 use crate::numeric::float::{two_fold_sum, two_sum};
 use crate::rows::view::Row;
 use crate::runtime::memory::filled;
-use crate::solver::crammer_singer::certificate::feasibility_error;
+use crate::solver::crammer_singer::certificate::row_gap;
 use crate::solver::crammer_singer::problem::Problem;
 
 /// A score as an unevaluated sum of two numbers.
@@ -20,7 +20,7 @@ fn score<L: WeightLayout>(row: Row<'_>, layout: L, weights: &[f64], class: usize
 }
 
 /// Upper bound on the sum of the gaps of `rows` at `weights`, whose largest class norm is at most
-/// `longest`. A row misses the simplex by at most [`feasibility_error`] in the 1-norm.
+/// `longest`. A row misses the simplex by at most `feasibility_error` in the 1-norm.
 ///
 /// # Errors
 /// No memory.
@@ -55,18 +55,8 @@ pub fn gap<L: WeightLayout>(
         // Choosing the leading class compares sums whose errors may add up over the classes.
         let length = (row.value.len() + classes) as f64 + 8.0;
         let eta = 4.0 * length * length * ROUNDOFF * ROUNDOFF * (longest + 1.0);
-        // As in the certificate: the miss is laid where it costs least.
-        let miss = feasibility_error(c, cost);
-        let (mut sum, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
-        for k in 0..classes {
-            let behind = difference(scores[best], scores[k]).max(0.0);
-            sum += c[k] * behind;
-            farthest = farthest.max(behind);
-            if c[k] >= miss {
-                nearest = nearest.min(behind);
-            }
-        }
-        let missed = miss * nearest.min(farthest + 2.0 * eta);
+        let behind = |k: usize| difference(scores[best], scores[k]).max(0.0);
+        let (sum, missed) = row_gap(c, cost, eta, behind);
         total += sum * (1.0 + 8.0 * ROUNDOFF * (classes as f64 + 4.0)) + 2.0 * cost * eta + missed;
     }
     Ok(total)

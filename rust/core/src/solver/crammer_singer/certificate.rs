@@ -22,19 +22,15 @@
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
-use crate::numeric::ROUNDOFF;
+use crate::numeric::{ROUNDOFF, gamma};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::accurate;
+use crate::solver::crammer_singer::end_game::proximal::to_alpha;
 use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
-
-/// Bound on the relative error of a sum whose terms pass through `depth` roundings.
-fn gamma(depth: f64) -> f64 {
-    depth * ROUNDOFF / (1.0 - depth * ROUNDOFF)
-}
 
 /// What [`certify`] finds.
 pub struct Certificate {
@@ -183,12 +179,9 @@ impl<L: WeightLayout> Kernel for Accumulate<'_, '_, L> {
             if dual[own] == cost || self.problem.square[i] == 0.0 {
                 continue;
             }
-            let mut squares = 0.0;
-            for k in 0..classes {
-                alpha[k] = if k == own { cost - dual[k] } else { -dual[k] };
-                squares += alpha[k] * alpha[k];
-            }
-            magnitude += squares.sqrt();
+            to_alpha(&mut alpha, dual, own, cost);
+            let squares = alpha[..classes].iter().map(|a| a * a);
+            magnitude += squares.sum::<f64>().sqrt();
             drift += feasibility_error(dual, cost);
             let row = typed(self.problem.store.row(i, &mut buffer), &mut entries)?;
             self.layout.update(simd, row, &mut weights, &alpha);
@@ -218,6 +211,26 @@ pub fn feasibility_error(dual: &[f64], cost: f64) -> f64 {
     // The miss as computed, plus the rounding of computing it, moved onto one coordinate or
     // spread by scaling: twice the miss covers both.
     2.0 * ((sum - cost).abs() + (dual.len() as f64 + 2.0) * ROUNDOFF * cost)
+}
+
+/// `sum_k c_k b_k` for a stored row `c` whose scores lie `b_k` behind the best, known to `2 eta`, and
+/// what its miss of the simplex may add.
+///
+/// The miss may be laid on any class that holds as much, best where it costs least (on the leading
+/// class: nothing), or on all by scaling.
+#[inline(always)]
+pub fn row_gap(c: &[f64], cost: f64, eta: f64, behind: impl Fn(usize) -> f64) -> (f64, f64) {
+    let miss = feasibility_error(c, cost);
+    let (mut gap, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
+    for (k, c) in c.iter().enumerate() {
+        let behind = behind(k);
+        gap += c * behind;
+        farthest = farthest.max(behind);
+        if *c >= miss {
+            nearest = nearest.min(behind);
+        }
+    }
+    (gap, miss * nearest.min(farthest + 2.0 * eta))
 }
 
 /// Largest `||v_k||`, rounded up.
@@ -293,22 +306,10 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
                 append(&mut block.open, &[(i as u32, -1.0)])?;
             }
             append(&mut block.unsure, &[i as u32])?;
-            // The miss may be laid on any class that holds as much, best where it costs least (on
-            // the leading class: nothing), or on all by scaling.
-            let miss = feasibility_error(dual, cost);
-            let (mut gap, mut farthest, mut nearest) = (0.0, 0.0_f64, f64::INFINITY);
-            for k in 0..classes {
-                let behind = top - (scores[k] - f64::from(u8::from(k == own)));
-                gap += dual[k] * behind;
-                farthest = farthest.max(behind);
-                if dual[k] >= miss {
-                    nearest = nearest.min(behind);
-                }
-            }
-            let missed = miss * nearest.min(farthest + 2.0 * eta);
+            let behind = |k: usize| top - (scores[k] - f64::from(u8::from(k == own)));
+            let (gap, missed) = row_gap(dual, cost, eta, behind);
             // The own class matters when it holds weight or may lead; else its rounding is no one's.
-            let behind = top - (scores[own] - 1.0);
-            let matters = dual[own] > 0.0 || behind <= 4.0 * (eta + shift);
+            let matters = dual[own] > 0.0 || behind(own) <= 4.0 * (eta + shift);
             let shifted = if matters { shift * cost } else { 0.0 };
             block.gap += gap * (1.0 + 4.0 * ROUNDOFF * (classes as f64 + 4.0));
             block.rounding += 2.0 * cost * eta + shifted + missed;

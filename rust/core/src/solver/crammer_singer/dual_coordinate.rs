@@ -62,16 +62,15 @@ pub fn solve(
 ) -> Result<CrammerSingerSolution> {
     let problem = Problem::new(rows, labels, settings, interrupt)?;
     let (k, d) = (problem.classes, problem.columns);
-    let seed = settings.seed;
-    let passes = settings.max_passes;
     // Short rows are better spread over the classes than over their entries.
     let short = d <= SHORT && k >= MANY;
     if problem.store.is_dense() && !short {
         let group = ClassMajor::new(GROUP, d);
-        return DualAscent::new(&problem, ClassMajor::new(k, d), group, seed)?
-            .run(passes, interrupt);
+        let layouts = (ClassMajor::new(k, d), group);
+        return DualAscent::new(&problem, layouts, settings, interrupt)?.run();
     }
-    DualAscent::new(&problem, Lines::new(k, d), Lines::new(GROUP, d), seed)?.run(passes, interrupt)
+    let layouts = (Lines::new(k, d), Lines::new(GROUP, d));
+    DualAscent::new(&problem, layouts, settings, interrupt)?.run()
 }
 
 /// Classes from which short rows go with lines.
@@ -128,17 +127,27 @@ struct DualAscent<'p, 'd, L, G> {
     /// Most rows in it.
     largest: usize,
     order: ChaCha8Rng,
+    /// Gap at which the radius is certified.
+    target: f64,
+    /// Most passes.
+    limit: u64,
     passes: u64,
     rounds: u64,
     /// Multiplications of the rough stage.
     work: usize,
+    interrupt: &'p dyn Interrupt,
 }
 
 impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
-    fn new(problem: &'p Problem<'d>, layout: L, group: G, seed: u64) -> Result<Self> {
+    fn new(
+        problem: &'p Problem<'d>,
+        (layout, group): (L, G),
+        settings: &CrammerSingerSettings,
+        interrupt: &'p dyn Interrupt,
+    ) -> Result<Self> {
         let largest = face_rows(problem);
         // Another stream than the one that ordered the rows.
-        let mut order = ChaCha8Rng::seed_from_u64(seed);
+        let mut order = ChaCha8Rng::seed_from_u64(settings.seed);
         order.set_stream(1);
         Ok(Self {
             problem,
@@ -148,30 +157,28 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             set: GramSet::new(largest),
             largest,
             order,
+            target: problem.radius * problem.radius,
+            limit: settings.max_passes.unwrap_or(u64::MAX),
             passes: 0,
             rounds: 0,
             work: 0,
+            interrupt,
         })
     }
 
-    fn run(
-        mut self,
-        max_passes: Option<u64>,
-        interrupt: &dyn Interrupt,
-    ) -> Result<CrammerSingerSolution> {
-        let limit = max_passes.unwrap_or(u64::MAX);
-        let target = self.problem.radius * self.problem.radius;
-        let (mut gap, endless) = self.rough(limit, target, interrupt)?;
-        let possible = proximal::is_possible(self.problem);
-        let mut by_points = endless || crossover::is_overfull(self.problem, &self.dual);
+    fn run(mut self) -> Result<CrammerSingerSolution> {
+        let (problem, layout, interrupt) = (self.problem, self.layout, self.interrupt);
+        let (mut gap, endless) = self.rough()?;
+        let possible = proximal::is_possible(problem);
+        let mut by_points = endless || crossover::is_overfull(problem, &self.dual);
         let mut last = f64::INFINITY;
         loop {
             let margin = SLACK * gap.sqrt();
-            let certificate = certify(self.problem, self.layout, &self.dual, margin, interrupt)?;
+            let certificate = certify(problem, layout, &self.dual, margin, interrupt)?;
             self.passes += 1;
             self.rounds += 1;
-            let certified = certificate.radius <= self.problem.radius;
-            if certified || self.passes >= limit {
+            let certified = certificate.radius <= problem.radius;
+            if certified || self.passes >= self.limit {
                 return self.finish(&certificate, certified);
             }
             gap = certificate.gap;
@@ -182,42 +189,36 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
                 possible && ((by_points || (last.is_infinite() && !few)) != (gap > SLOW * last));
             last = gap;
             if self.rounds > PATIENCE && self.rounds % 2 == 1 {
-                frank_wolfe::step(
-                    self.problem,
-                    self.layout,
-                    &certificate,
-                    &mut self.dual,
-                    interrupt,
-                )?;
+                frank_wolfe::step(problem, layout, &certificate, &mut self.dual, interrupt)?;
             } else if by_points {
-                let (weights, most) = (certificate.weights, limit - self.passes);
+                let (weights, most) = (certificate.weights, self.limit - self.passes);
                 let start = (gap, inside);
-                let mut points = Proximal::new(self.problem, self.layout, weights, start, most)?;
-                let left = points.ascend(&mut self.dual, gap, 0.25 * target, interrupt)?;
+                let mut points = Proximal::new(problem, layout, weights, start, most)?;
+                let left = points.ascend(&mut self.dual, gap, 0.25 * self.target, interrupt)?;
                 self.passes += most - left;
             } else if few {
-                self.narrow(&certificate, target, limit, interrupt)?;
+                self.narrow(&certificate)?;
             } else {
-                self.wide(certificate, target, limit, interrupt)?;
+                self.wide(certificate)?;
             }
         }
     }
 
     /// Stage 1. Returns the last estimate of the gap, and whether it was given up.
-    fn rough(&mut self, limit: u64, target: f64, interrupt: &dyn Interrupt) -> Result<(f64, bool)> {
+    fn rough(&mut self) -> Result<(f64, bool)> {
         let mut weights = zeros::<f32>(self.layout.stored())?;
         let mut active = collected(0..self.problem.len() as u32)?;
         let mut gap = f64::INFINITY;
         let mut rounds = Vec::with_capacity(ROUGH_ROUNDS);
         for _ in 0..ROUGH_ROUNDS {
             let (inside, latest);
-            (gap, latest, inside) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
+            (gap, latest, inside) = self.round(&mut weights, &mut active, gap)?;
             rounds.push((active.len(), latest));
-            if self.passes >= limit || gap <= target || self.settled(&rounds, inside) {
+            if self.passes >= self.limit || gap <= self.target || self.settled(&rounds, inside) {
                 break;
             }
             let endless = self.endless(inside);
-            if (endless || rounds.len() == 1) && self.zero(&weights, (latest, target), interrupt)? {
+            if (endless || rounds.len() == 1) && self.zero(&weights, latest)? {
                 return Ok((gap, false));
             }
             if endless {
@@ -228,27 +229,16 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     }
 
     /// Moves the duals to weights of zero, where that is the minimiser. Returns whether it seems so.
-    fn zero(
-        &mut self,
-        weights: &[f32],
-        (gap, target): (f64, f64),
-        interrupt: &dyn Interrupt,
-    ) -> Result<bool> {
-        if !proximal::is_possible(self.problem) {
+    fn zero(&mut self, weights: &[f32], gap: f64) -> Result<bool> {
+        let problem = self.problem;
+        if !proximal::is_possible(problem) {
             return Ok(false);
         }
         let square = weights.iter().map(|w| f64::from(*w).powi(2)).sum();
         // At weights of length l every row's gap is at most sqrt(2) C l.
-        let longest = 0.1 * target / (self.problem.cost * self.problem.len() as f64);
-        let (layout, dual) = (self.layout, &mut self.dual);
-        zero::reach(
-            self.problem,
-            layout,
-            dual,
-            (gap, square),
-            longest,
-            interrupt,
-        )
+        let longest = 0.1 * self.target / (problem.cost * problem.len() as f64);
+        let (layout, dual, start) = (self.layout, &mut self.dual, (gap, square));
+        zero::reach(problem, layout, dual, start, longest, self.interrupt)
     }
 
     /// One epoch over the active rows, then a few over those that are not at their best vertex:
@@ -259,13 +249,11 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         weights: &mut [T],
         active: &mut Vec<u32>,
         gap: f64,
-        limit: u64,
-        interrupt: &dyn Interrupt,
     ) -> Result<(f64, f64, usize)> {
         let mut resting = with_capacity(active.len())?;
         let (mut seen, mut latest) = (gap, gap);
         for epoch in 0..=RESTS {
-            if self.passes >= limit {
+            if self.passes >= self.limit {
                 break;
             }
             // The rows already lie in random order when the first epoch comes.
@@ -281,7 +269,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
                 active,
                 resting: &mut resting,
                 slack: SLACK * seen.sqrt(),
-                interrupt,
+                interrupt: self.interrupt,
             })?;
             self.passes += 1;
             if epoch == 0 {
@@ -319,22 +307,17 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     }
 
     /// Stage 3 for few open rows.
-    fn narrow(
-        &mut self,
-        certificate: &Certificate,
-        target: f64,
-        limit: u64,
-        interrupt: &dyn Interrupt,
-    ) -> Result<()> {
-        let whole = self.choose(certificate, interrupt)?;
+    fn narrow(&mut self, certificate: &Certificate) -> Result<()> {
+        let whole = self.choose(certificate)?;
         let scores = dispatch(Products {
             problem: self.problem,
             layout: self.layout,
+            classes: self.problem.classes,
             weights: &certificate.weights,
             rows: &self.set.rows,
         })?;
         let mut face = Face::new(self.problem, &self.set, &scores, &self.dual)?;
-        let rounds = FACE_ROUNDS.min((limit - self.passes) as usize);
+        let rounds = FACE_ROUNDS.min((self.limit - self.passes) as usize);
         // A set that leaves open rows out is not worth solving to the end.
         let enough = if whole { 0.0 } else { 0.02 * certificate.gap };
         let pivots = if proximal::is_possible(self.problem) {
@@ -342,14 +325,15 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         } else {
             usize::MAX
         };
-        face.descend(enough.max(0.25 * target), rounds, pivots, interrupt)?;
+        let enough = enough.max(0.25 * self.target);
+        face.descend(enough, rounds, pivots, self.interrupt)?;
         face.store(&mut self.dual);
         Ok(())
     }
 
     /// Grows the working set by the open rows; starts it afresh, with the most urgent ones, when
     /// it would become too large. Returns whether all open rows are in it.
-    fn choose(&mut self, certificate: &Certificate, interrupt: &dyn Interrupt) -> Result<bool> {
+    fn choose(&mut self, certificate: &Certificate) -> Result<bool> {
         let mut known = filled(self.problem.len(), false)?;
         for i in &self.set.rows {
             known[*i as usize] = true;
@@ -365,27 +349,22 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             new.sort_unstable();
             self.set = GramSet::new(self.largest);
         }
-        self.set.extend(self.problem, self.group, &new, interrupt)?;
+        self.set
+            .extend(self.problem, self.group, &new, self.interrupt)?;
         Ok(whole || certificate.open.len() <= self.largest)
     }
 
     /// Stage 3 for many open rows.
-    fn wide(
-        &mut self,
-        certificate: Certificate,
-        target: f64,
-        limit: u64,
-        interrupt: &dyn Interrupt,
-    ) -> Result<()> {
+    fn wide(&mut self, certificate: Certificate) -> Result<()> {
         self.set = GramSet::new(self.largest);
         let mut active = mapped(&certificate.open, |row| row.0)?;
         let mut weights = certificate.weights;
         let mut gap = certificate.gap;
         for _ in 0..WIDE_ROUNDS {
-            if self.passes >= limit || gap <= 0.25 * target || active.is_empty() {
+            if self.passes >= self.limit || gap <= 0.25 * self.target || active.is_empty() {
                 break;
             }
-            (gap, ..) = self.round(&mut weights, &mut active, gap, limit, interrupt)?;
+            (gap, ..) = self.round(&mut weights, &mut active, gap)?;
         }
         Ok(())
     }

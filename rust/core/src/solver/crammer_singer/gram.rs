@@ -4,11 +4,12 @@
 //! weights. Products of two single-precision numbers are exact in double precision.
 
 use crate::error::Result;
-use crate::layout::weights::{WeightLayout, typed};
+use crate::layout::weights::WeightLayout;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{reserve, with_capacity, zeros};
+use crate::runtime::memory::{reserve, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
+use crate::solver::crammer_singer::end_game::proximal::Products;
 use crate::solver::crammer_singer::problem::Problem;
 
 /// Rows that play the part of weights at once.
@@ -109,7 +110,6 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
         let mut buffer = self.problem.store.buffer()?;
-        let mut entries = Vec::new();
         let mut weights = zeros(self.layout.stored())?;
         for (k, i) in self.set[self.first..].iter().take(GROUP).enumerate() {
             let row = self.problem.store.row(*i as usize, &mut buffer);
@@ -117,17 +117,14 @@ impl<L: WeightLayout> Kernel for GramGroup<'_, '_, L> {
                 weights[self.layout.position(k, column)] = f64::from(value);
             }
         }
-        let mut scores = zeros(self.layout.padded_classes())?;
         let last = self.set.len().min(self.first + GROUP);
-        let mut products = with_capacity(last * GROUP)?;
-        for i in &self.set[..last] {
-            let row = typed(
-                self.problem.store.row(*i as usize, &mut buffer),
-                &mut entries,
-            )?;
-            self.layout.scores(simd, row, &weights, &mut scores);
-            products.extend_from_slice(&scores[..GROUP]);
-        }
-        Ok(products)
+        let products = Products {
+            problem: self.problem,
+            layout: self.layout,
+            classes: GROUP,
+            weights: &weights,
+            rows: &self.set[..last],
+        };
+        products.run(simd)
     }
 }

@@ -40,8 +40,7 @@ use crate::loss::smooth::SmoothLoss;
 use crate::rows::labels::check_weights;
 use crate::rows::view::{Layout, RowBounds, Rows, Values};
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::zeros;
-use crate::runtime::tasks::each_task;
+use crate::runtime::tasks::each_problem;
 use crate::runtime::threads::{PARALLEL_WORK, check_threads, pool_above};
 use crate::solver::ellipsoids::cone::Cone;
 use crate::solver::ellipsoids::lifted::Lifted;
@@ -160,20 +159,11 @@ pub fn solve_batch(
     let lifted = Lifted::new(&rows, count, None, interrupt)?;
     let records = (target, &[][..]);
     let targets = Targets::new(loss, records, settings.classes, settings.ellipsoids)?;
-    let mut matrices: Vec<f64> = zeros(linear.len())?;
-    let mut distances: Vec<f64> = zeros(linear.len() / entries)?;
-    let mut tasks: Vec<_> = (linear.chunks_exact(entries))
-        .zip(matrices.chunks_exact_mut(entries))
-        .zip(&mut distances)
-        .collect();
-    each_task(settings.threads, &mut tasks, interrupt, |_, task, watch| {
-        let ((linear, matrices), distance) = task;
+    let shape = (linear.len() / entries, entries);
+    let (matrices, distances) = each_problem(shape, settings.threads, interrupt, |i, watch| {
+        let linear = &linear[i * entries..][..entries];
         let found = minimise(&lifted, &targets, linear, settings, watch)?;
-        if let Some(found) = found.matrices {
-            matrices.copy_from_slice(&found);
-        }
-        **distance = found.distance;
-        Ok(())
+        Ok((found.matrices, found.distance))
     })?;
     Ok(EllipsoidBatch {
         matrices,

@@ -2,7 +2,7 @@
 //! the Hessian.
 
 use crate::error::Result;
-use crate::numeric::ROUNDOFF;
+use crate::numeric::{ROUNDOFF, gamma};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, with_capacity, zeros};
 use crate::solver::ellipsoids::cone::{Cone, Split};
@@ -152,7 +152,6 @@ impl<'p> Objective<'p> {
 
     /// Bound of the rounding error of a computed residual, in norm.
     fn rounding(&self, weights: f64, normal: f64, data_norm: f64, sizes: f64) -> f64 {
-        let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
         // Three roundings of a lifted entry on top of a score's sum and a gradient's sum.
         let scores = 1.001 * gamma(self.lifted.size as f64 + 6.0) * weights;
         let loss = &self.targets.loss;

@@ -13,9 +13,10 @@
 //! How far all of this can be from real arithmetic is bounded in `docs/proofs/projected_sgd.md`.
 
 use crate::error::Result;
-use crate::layout::weights::{TypedRow, WeightLayout};
+use crate::layout::weights::WeightLayout;
 use crate::numeric::ROUNDOFF;
 use crate::numeric::float::two_sum;
+use crate::rows::view::Row;
 use crate::runtime::memory::{filled, with_capacity, zeros};
 use crate::simd::Simd;
 
@@ -149,7 +150,7 @@ impl<L: WeightLayout> Iterate<L> {
 
     /// `scores[k] = <W_k, row>`.
     #[inline(always)]
-    pub fn scores<S: Simd>(&self, simd: S, row: TypedRow<'_, f64>, scores: &mut [f64]) {
+    pub fn scores<S: Simd>(&self, simd: S, row: Row<'_, f64>, scores: &mut [f64]) {
         self.layout.scores(simd, row, &self.weights, scores);
         for (score, scale) in scores.iter_mut().zip(&self.scale) {
             *score *= scale;
@@ -172,13 +173,7 @@ impl<L: WeightLayout> Iterate<L> {
 
     /// `W_k += step * gradient[k] * row`; the padding of `gradient` is zero. Overwrites `gradient`.
     #[inline(always)]
-    pub fn update<S: Simd>(
-        &mut self,
-        simd: S,
-        row: TypedRow<'_, f64>,
-        step: f64,
-        gradient: &mut [f64],
-    ) {
+    pub fn update<S: Simd>(&mut self, simd: S, row: Row<'_, f64>, step: f64, gradient: &mut [f64]) {
         for (g, scale) in gradient.iter_mut().zip(&self.scale) {
             *g = step * *g / scale;
         }

@@ -16,8 +16,9 @@ use crate::rows::sparse::SparseRows;
 use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
-use crate::runtime::tasks::each_task;
+use crate::runtime::tasks::each_problem;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
+use crate::solver::Fits;
 use crate::solver::smooth::blocks::BlockPasses;
 use crate::solver::smooth::coarse::ColumnSums;
 use crate::solver::smooth::newton_cg::NewtonSearch;
@@ -84,15 +85,6 @@ pub fn solve_few_rows(
     .choose()
 }
 
-/// Minimisers of many problems over the same rows.
-#[derive(Debug, Clone)]
-pub struct SmoothBatch {
-    /// The weights of [`SmoothSolution`], one problem after the other; 0 where not certified.
-    pub weights: Vec<f64>,
-    /// Whether each problem's weights are certified.
-    pub certified: Vec<bool>,
-}
-
 /// [`solve`] for many linear terms, one after the other in `linear`, with the same bits.
 ///
 /// Every problem is solved by one thread: this is for many small ones.
@@ -105,8 +97,8 @@ pub fn solve_batch(
     linear: &[f64],
     settings: &SmoothSettings,
     interrupt: &dyn Interrupt,
-) -> Result<SmoothBatch> {
-    Scaled::new(&rows, settings)?;
+) -> Result<Fits> {
+    let scaled = Scaled::new(&rows, settings)?;
     let (k, d) = (settings.loss.scores, rows.n_columns());
     check_labels(labels, rows.n_rows(), settings.loss.classes())?;
     check_threads(settings.threads)?;
@@ -115,32 +107,18 @@ pub fn solve_batch(
     require(right, "linear", message)?;
     check_linear(linear, None)?;
     let stored = Stored::new(rows, settings, None, interrupt)?;
-    let problems = linear.len() / (k * d);
-    let mut weights = zeros(linear.len())?;
-    let mut certified = zeros(problems)?;
-    let mut tasks: Vec<_> = (linear.chunks_exact(k * d))
-        .zip(weights.chunks_exact_mut(k * d))
-        .zip(&mut certified)
-        .collect();
-    let work = |_: usize, task: &mut Task<'_, '_>, interrupt: &dyn Interrupt| {
-        let ((linear, weights), certified) = task;
-        let scaled = Scaled::new(&rows, settings)?;
+    let shape = (linear.len() / (k * d), k * d);
+    let (weights, certified) = each_problem(shape, settings.threads, interrupt, |i, interrupt| {
         let fit = SmoothFit {
-            linear: Some(linear),
+            linear: Some(&linear[i * k * d..][..k * d]),
             ..SmoothFit::new(&stored, labels, (d, settings), scaled, interrupt)
         };
-        if let Some(found) = fit.choose()?.weights {
-            weights.copy_from_slice(&found);
-            **certified = true;
-        }
-        Ok(())
-    };
-    each_task(settings.threads, &mut tasks, interrupt, work)?;
-    Ok(SmoothBatch { weights, certified })
+        let found = fit.choose()?.weights;
+        let certified = found.is_some();
+        Ok((found, certified))
+    })?;
+    Ok(Fits { weights, certified })
 }
-
-/// Linear term, where the weights go, and whether they are certified.
-type Task<'l, 'w> = ((&'l [f64], &'w mut [f64]), &'w mut bool);
 
 fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
     let message = "expected one number for each weight, the intercept included";

@@ -8,7 +8,7 @@
 //! accurate than differences of J.
 
 use crate::error::Result;
-use crate::numeric::ROUNDOFF;
+use crate::numeric::{ROUNDOFF, gamma};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::simd::{Real, dot};
@@ -240,7 +240,6 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         if self.rough {
             return f64::INFINITY;
         }
-        let gamma = |depth: f64| depth * ROUNDOFF / (1.0 - depth * ROUNDOFF).max(0.1);
         let (score_depth, sum_depth) = self.passes.depths();
         let scores = gamma(score_depth) * weights;
         let rows = problem.total * problem.loss.gradient_error(scores, weights);

@@ -215,7 +215,7 @@ impl<T: Product, M: RowMap<T>> Kernel for RowLines<'_, '_, '_, T, M> {
             if self.w.is_empty() {
                 out.fill(T::default());
             } else {
-                weighted_sum(simd, (row.index, row.value), self.w, out);
+                weighted_sum(simd, row, self.w, out);
             }
             task.sum += self.map.apply(simd, at, out, state);
         }
@@ -240,8 +240,7 @@ impl<T: Product> Kernel for ColumnLines<'_, '_, T> {
         let task = self.task;
         let lines = task.out.chunks_exact_mut(self.stride);
         for (column, out) in task.lines.clone().zip(lines) {
-            let line = self.columns.row(column);
-            weighted_sum(simd, (line.index, line.value), self.coefficients, out);
+            weighted_sum(simd, self.columns.row(column), self.coefficients, out);
         }
         let first = task.lines.start * self.stride;
         if let Some(v) = self.v.get(first..first + task.out.len()) {

@@ -161,7 +161,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
                     dual,
                     interrupt,
                 })?;
-                let seen = found.gap + self.mismatch(&found)?;
+                let seen = found.gap + self.mismatch(&found, length(&self.gradient(&found)?));
                 idle = if seen > 0.5 * gap { idle + 1 } else { 0 };
                 gap = seen;
                 if found.gap > 0.3 * target {
@@ -186,9 +186,10 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         loop {
             let sigma = self.problem.cost / self.width;
             let found = self.pass(dual, Some(sigma), interrupt)?;
-            let off = self.off(&found)?;
+            let gradient = self.gradient(&found)?;
+            let off = length(&gradient);
             let close = INEXACT * (self.width * found.moved / self.problem.cost).sqrt();
-            let mismatch = self.mismatch(&found)?;
+            let mismatch = self.mismatch(&found, off);
             idle = if off < 0.9 * least { 0 } else { idle + 1 };
             least = least.min(off);
             if self.left == 0
@@ -198,7 +199,6 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
                 return Ok(found);
             }
             self.left -= 1;
-            let gradient = self.gradient(&found)?;
             let mut direction = mapped(&gradient, |g| -g)?;
             let rows = mapped(&found.free, |at| self.near[*at as usize])?;
             let system = System::new(self.problem, self.layout, interrupt);
@@ -211,10 +211,10 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         }
     }
 
-    /// What the weights' distance from those of the dual point found adds to its gap, about.
-    fn mismatch(&self, found: &Found) -> Result<f64> {
+    /// What the weights' distance `off` from those of the dual point found adds to its gap, about.
+    fn mismatch(&self, found: &Found, off: f64) -> f64 {
         let rows = found.free.len().max(1) as f64;
-        Ok(self.problem.cost * self.off(found)? * (2.0 * rows).sqrt())
+        self.problem.cost * off * (2.0 * rows).sqrt()
     }
 
     /// Goes along `direction`, with this slope at first, to about the lowest point.
@@ -272,18 +272,13 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         Ok(())
     }
 
+    /// The weights less those that the dual point found makes.
     fn gradient(&self, found: &Found) -> Result<Vec<f64>> {
         let mut gradient = copied(&self.weights)?;
         for (at, g) in gradient.iter_mut().enumerate() {
             *g -= self.far[at] + found.image[at];
         }
         Ok(gradient)
-    }
-
-    /// Distance between the weights and those that the dual point found makes.
-    fn off(&self, found: &Found) -> Result<f64> {
-        let square: f64 = self.gradient(found)?.iter().map(|g| g * g).sum();
-        Ok(square.sqrt())
     }
 
     /// Dual objective.
@@ -340,6 +335,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             dispatch(Products {
                 problem: self.problem,
                 layout: self.layout,
+                classes: self.problem.classes,
                 weights,
                 rows: &self.near[rows],
             })
@@ -376,6 +372,10 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         self.reach = reach;
         Ok(())
     }
+}
+
+fn length(a: &[f64]) -> f64 {
+    a.iter().map(|a| a * a).sum::<f64>().sqrt()
 }
 
 fn distance(a: &[f64], b: &[f64]) -> f64 {
@@ -574,6 +574,8 @@ pub struct Products<'s, 'd, L> {
     pub problem: &'s Problem<'d>,
     /// Layout of the weights.
     pub layout: L,
+    /// Of so many classes.
+    pub classes: usize,
     /// The weights.
     pub weights: &'s [f64],
     /// Which rows.
@@ -585,16 +587,15 @@ impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<Vec<f64>> {
-        let classes = self.problem.classes;
         let mut scores = zeros(self.layout.padded_classes())?;
-        let mut all = with_capacity(self.rows.len() * classes)?;
+        let mut all = with_capacity(self.rows.len() * self.classes)?;
         let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         for i in self.rows {
             let row = self.problem.store.row(*i as usize, &mut buffer);
             let row = typed(row, &mut entries)?;
             self.layout.scores(simd, row, self.weights, &mut scores);
-            all.extend_from_slice(&scores[..classes]);
+            all.extend_from_slice(&scores[..self.classes]);
         }
         Ok(all)
     }
