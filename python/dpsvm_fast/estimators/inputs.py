@@ -839,15 +839,10 @@ class ArrayRows:
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
         """Return the mapped rows, whose sums are exact."""
-        X, n_classes = self.X, self.classes.size if self._labelled else 2
-        if public.offset is not None and sparse.issparse(X):
-            X = X.toarray()
-        records = public.records(X, self.codes, n_classes, self.n_threads)
-        if self.owners is not None:
-            found = self.owners
-            found = found.averaged(self.n_here, averaged) if averaged else found
-            records.own(found.persons, found.weights)
-        return records
+        n_classes, owners = self.classes.size if self._labelled else 2, self.owners
+        if owners is not None and averaged:
+            owners = owners.averaged(self.n_here, averaged)
+        return public.records(self.X, self.codes, n_classes, self.n_threads, owners)
 
     def weigh(self, records: _core.Records) -> None:
         """Weight each row by its class."""

@@ -201,9 +201,8 @@ class Records:
         The second moments of each person are clipped to Frobenius norm 1.
         """
         public, (X, codes) = PublicMap(unit=False, data_norm=data_norm), self.of_party(i)
-        records = public.records(X, np.zeros_like(codes), 2, n_threads)
-        if self.owners:
-            records.own(self.owners[i].persons, self.owners[i].weights)
+        owners = self.owners[i] if self.owners else None
+        records = public.records(X, np.zeros_like(codes), 2, n_threads, owners)
         return np.asarray(records.gram(n_threads))
 
     def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:
