@@ -762,7 +762,7 @@ class TrainingWorld(PlannedWorld):
         count = float(self.rows.n_rows)
         training = self.plan.training(count)
         if training.rule is not None:
-            descent = training.rule.descent()
+            descent = _core.Descent(**training.rule.descent_options())
             runs = descent.run_batch(self.records, source, n, training.rule.n_steps, self.n_threads)
             return np.asarray(runs.reshape(n, -1))
         ready = Prepared(count=count, centre=None, whitening=None, training=training, records=None)

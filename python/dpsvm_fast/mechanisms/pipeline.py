@@ -281,10 +281,6 @@ class DescentRule:
         shares = (together[::-1] - before) / (T - k)
         return self.learning_rate * self.sum.scale * float(np.linalg.norm(shares))
 
-    def descent(self) -> _core.Descent:
-        """Return the compiled descent."""
-        return _core.Descent(**self.descent_options())
-
     def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
         """Return weights of rows before scaling for the constant feature, and a temperature."""
         options = self.descent_options()
