@@ -29,7 +29,7 @@ from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, encode
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
-from dpsvm_fast.mechanisms.plan import Facts, SumsPlan
+from dpsvm_fast.mechanisms.plan import Facts, SumsPlan, filled
 from dpsvm_fast.rounding import sqrt_up
 
 __all__ = ["CalibrationCurve", "Estimate", "Evaluation", "RocCurve", "evaluate"]
@@ -833,13 +833,8 @@ class PrivateEvaluation(PrivateEstimator):
         needed = {table for name in self.asked for table in TABLES[name]}
         if facts.n_classes == 2 and "confusion" in needed:
             needed.discard("outcomes")
-        return EvaluationPlan(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            n_classes=facts.n_classes,
-            tables=tuple(name for name in WEIGHTS if name in needed),
-        )
+        tables = tuple(name for name in WEIGHTS if name in needed)
+        return filled(EvaluationPlan, self, n_classes=facts.n_classes, tables=tables)
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
         """Return the table entries of some rows, each computed from its row alone."""

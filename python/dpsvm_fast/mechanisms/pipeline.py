@@ -254,17 +254,15 @@ class DescentRule:
             fine = GRID_SHARE * self.clip / math.sqrt(n_weights)
             grid = grid_below(fine, 2.0 * math.sqrt(self.n_steps) * factor * self.clip / self.mu)
         moved = _core.clipped_sum_distance(self.clip, n_weights, grid)
-        return NoisySum(
+        return filled(
+            NoisySum,
+            self,
             name="training",
             what=CALIBRATED if self.calibrated else CLIPPED,
-            adjacency=self.adjacency,
             clip_norm=self.clip,
             relation_factor=factor,
-            shape=self.shape,
-            mu=self.mu,
             grid=grid,
             rounding=max(0.0, add_up(moved, -self.clip)),
-            n_steps=self.n_steps,
         )
 
     @property

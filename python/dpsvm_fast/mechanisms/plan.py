@@ -267,15 +267,8 @@ class SumsPlan(Plan):
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
-        return PrivacyStatement(
-            mechanism=self.mechanism,
-            loss="none",
-            adjacency=self.adjacency,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            parts=tuple(one.part for one in self.sums),
-            **occasion,
-        )
+        parts = tuple(one.part for one in self.sums)
+        return PrivacyStatement.of(self, loss="none", parts=parts, **occasion)
 
 
 # Descent sums dense rows in single precision and in random order, or exactly and as they lie. The

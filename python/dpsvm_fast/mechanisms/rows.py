@@ -127,15 +127,8 @@ class PublicMap:
             compiled_rows(X),
             codes,
             n_classes=n_classes,
-            offset=self.offset,
-            scale=self.scale,
-            low=self.low,
-            floor=self.floor,
-            high=self.high,
-            constant=self.constant,
-            data_norm=self.data_norm,
-            unit=self.unit,
             n_threads=n_threads,
+            **vars(self),
         )
         if owners is not None:
             records.own(owners.persons, owners.weights)

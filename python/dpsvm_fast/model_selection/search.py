@@ -39,7 +39,7 @@ from dpsvm_fast.estimators.inputs import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.model_selection.plan import partition_budgets, stopping_budgets
 from dpsvm_fast.model_selection.strategies import (
     Chosen,
@@ -636,13 +636,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             self.counted = self.counted.of_persons(self.max_weight)
         partition = self.strategy == "partition"
         budgets = (partition_budgets if partition else stopping_budgets)(self, facts)
-        return (PartitionPlan if partition else StoppingPlan)(
-            budgets=budgets,
-            scoring=self.counted,
-            validation_fraction=self.validation_fraction,
-            n_jobs=self.n_jobs,
-            seeded=self.random_state is not None,
-        )
+        kind: type[SearchPlan] = PartitionPlan if partition else StoppingPlan
+        own = {"scoring": self.counted, "seeded": self.random_state is not None}
+        return filled(kind, self, budgets=budgets, **own)
 
     def _attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
         """Return the released model, its parameters, and its attributes about rows and labels."""
@@ -690,19 +686,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         The model's own statement would cover one fit, not the search. The state for ``partial_fit``
         is dropped too, because a continuation would account for that fit only.
         """
-        budgets = plan.budgets
-        statement = SelectionStatement(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            strategy=self.strategy,
-            candidates=self.titles,
-            branches=tuple(branch.events for branch in budgets.branches),
-            selection=budgets.selection,
-            stopping=budgets.stopping,
-            refit=budgets.refit,
-            **occasion,
-        )
+        branches = tuple(branch.events for branch in plan.budgets.branches)
+        own = {"candidates": self.titles, "branches": branches}
+        statement = SelectionStatement.of(plan.budgets, self, **own, **occasion)
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)

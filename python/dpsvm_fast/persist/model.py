@@ -834,6 +834,7 @@ def _check_table(estimator: Any, schema: Any) -> None:
             f"schema: the table has {schema.n_features} features, the model {n_features}"
         )
     classes = getattr(estimator, "classes_", None)
-    known = classes is not None and schema.classes is not None
-    if known and not same_labels(schema.classes, classes):
+    if classes is None or schema.classes is None:
+        return
+    if not same_labels(schema.classes, classes):
         raise ModelFormatError("schema: the table and the model have different classes")
