@@ -357,9 +357,7 @@ def _called(
 ) -> Subject:
     """Return the subject for a function of (X, y), which needs pair and claim."""
     if not callable(function):
-        raise InvalidTypeError(
-            f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
-        )
+        raise InvalidTypeError.of("estimator", function, "an object with fit, or a callable")
     if pair is None or claim is None:
         raise InvalidParameterError.of(
             "pair" if pair is None else "claim",

@@ -947,9 +947,7 @@ def _check_client(client: Any) -> str:
     """Return the build of all workers; refuse a client that cannot run a fit."""
     for name in ("submit", "nthreads", "run"):
         if not callable(getattr(client, name, None)):
-            raise InvalidTypeError(
-                f"client: got {type(client).__name__}, expected a distributed.Client or None"
-            )
+            raise InvalidTypeError.of("client", client, "a distributed.Client or None")
     if getattr(client, "asynchronous", False):
         raise InvalidParameterError(
             "client: got an asynchronous Client, expected asynchronous=False"

@@ -56,9 +56,7 @@ decay = real(0.0, 1.0 - 1e-12)
 def checked_betas(name: str, value: Any) -> tuple[float, float]:
     """Accept the two decay rates of Adam's moments."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise InvalidTypeError(
-            f"{name}: got {type(value).__name__}, expected two numbers in [0, 1)"
-        )
+        raise InvalidTypeError.of(name, value, "two numbers in [0, 1)")
     return (decay(name, value[0]), decay(name, value[1]))
 
 

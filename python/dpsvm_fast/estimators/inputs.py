@@ -142,9 +142,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
         Labels are missing, repeated, of several kinds, or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
-        raise InvalidTypeError(
-            f"classes: got {type(classes).__name__}, expected a list or array of labels"
-        )
+        raise InvalidTypeError.of("classes", classes, "a list or array of labels")
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
     kinds = set(map(_kind, items))

@@ -333,9 +333,7 @@ def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
     if on_step is None:
         return show_step if verbose else None
     if not callable(on_step):
-        raise InvalidTypeError(
-            f"on_step: got {type(on_step).__name__}, expected a function or None"
-        )
+        raise InvalidTypeError.of("on_step", on_step, "a function or None")
     found: OnStep = on_step
     return found
 

@@ -428,10 +428,7 @@ SCIKIT: dict[str, dict[str, Any]] = {
 
 def table_schema(record: Any, where: str = "") -> TableSchema:
     """Read a table schema from its plain values."""
-    found: TableSchema = refused(
-        partial(TableSchema.from_dict, origin=OF_MODEL), record, where=where
-    )
-    return found
+    return refused(partial(TableSchema.from_dict, origin=OF_MODEL), record, where=where)
 
 
 SCHEMA = parameter(
