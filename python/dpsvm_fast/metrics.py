@@ -152,7 +152,8 @@ def _shares(
     """Return intervals for p = part / whole, both noisy, clipped to [0, 1]."""
     found = _ratios(part, whole, noise_part, noise_whole, shared)
     value, low, high = (np.clip(x, 0.0, 1.0) for x in found)
-    return _estimate(np.clip(value, low, high), low, high)
+    each = np.clip(value, low, high), low, high
+    return Estimate(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in each))
 
 
 def _ratios(
@@ -174,11 +175,6 @@ def _ratios(
     half = np.sqrt(np.where(known, root, 0.0))
     low, high = np.where(known, (b - half) / safe, 0.0), np.where(known, (b + half) / safe, 1.0)
     return np.clip(part / np.maximum(whole, 1.0), low, high), low, high
-
-
-def _estimate(value: Any, low: Any, high: Any) -> Estimate:
-    """Return an estimate with zero-dimensional arrays as floats."""
-    return Estimate(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in (value, low, high)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

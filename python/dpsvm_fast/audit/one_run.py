@@ -392,7 +392,7 @@ def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], ND
 def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
     """Return the scores of one release: the second class's weight for every feature."""
     kind = OutputWorld if isinstance(model, OutputPerturbationSVC) else TrainedWorld
-    world = kind(model, *data, names=())
+    world = kind(model, *data)
     vector: Array = world.draw(1, _core.NoiseSource(seed))[0]
     return vector[: data[0].shape[1]]
 

@@ -515,13 +515,13 @@ class World(ABC):
         """Return independent releases, shape (n, number of released values)."""
 
 
-def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
+def released_vector(fitted: Any) -> Array:
     """Return all noisy numbers of a fitted object or of a pipeline's steps, as one row."""
     if hasattr(fitted, "steps"):
-        return np.concatenate([released_vector(step, names) for _, step in fitted.steps])
+        return np.concatenate([released_vector(step) for _, step in fitted.steps])
     if hasattr(fitted, "best_estimator_"):
-        return np.append(released_vector(fitted.best_estimator_, names), float(fitted.best_index_))
-    values = {name: getattr(fitted, name, None) for name in names}
+        return np.append(released_vector(fitted.best_estimator_), float(fitted.best_index_))
+    values = {name: getattr(fitted, name, None) for name in RELEASED}
     centre = values.get("centre_")
     if centre is not None and "whitening_" in values and values["whitening_"] is None:
         # A released number decides whether there is one: vectors must not differ in length.
@@ -544,10 +544,8 @@ class CalledWorld(World):
 
     chunk = 8
 
-    def __init__(
-        self, subject: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
-    ) -> None:
-        self._subject, self._names = subject, names
+    def __init__(self, subject: Any, X: Any, y: Any, groups: Any = None) -> None:
+        self._subject = subject
         self._data = (X, y) if groups is None else (X, y, groups)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
@@ -556,7 +554,7 @@ class CalledWorld(World):
 
     def _vector(self) -> Array:
         if hasattr(self._subject, "fit"):
-            return released_vector(clone(self._subject).fit(*self._data), self._names)
+            return released_vector(clone(self._subject).fit(*self._data))
         result = self._subject(*self._data)
         if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
             return _joined([result])
@@ -568,9 +566,7 @@ class PlannedWorld(World):
 
     chunk = 50
 
-    def __init__(
-        self, estimator: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
-    ) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, groups: Any = None) -> None:
         self.estimator: Any = estimator.checked()
         self.estimator._forget()
         labelled = hasattr(self.estimator, "classes")
@@ -580,7 +576,7 @@ class PlannedWorld(World):
         self.rows.read()
         self.rows.verbose = False
         self.plan: Any = self.estimator.plan(self.rows.facts)
-        self.n_threads, self.names = self.rows.n_threads, names
+        self.n_threads = self.rows.n_threads
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Return published numbers."""
@@ -590,7 +586,7 @@ class PlannedWorld(World):
         fitted = copy.copy(self.estimator)
         released = self.plan.run(self.rows, source)
         vars(fitted).update(self.estimator._attributes(self.plan.weighed_training, released))
-        return released_vector(fitted, self.names)
+        return released_vector(fitted)
 
 
 class TrainedWorld(PlannedWorld):
@@ -703,7 +699,6 @@ def world_of(
     X: Any,
     y: Any,
     groups: Any = None,
-    names: tuple[str, ...] = RELEASED,
     *,
     part: str | None = None,
 ) -> World:
@@ -715,15 +710,13 @@ def world_of(
         Estimator without ledger and seed.
     X, y, groups : array-like
         Training set; without groups each row is a separate person.
-    names : tuple of str
-        Names of the observed fitted attributes.
     part : str or None
         Name of a single release of a pipeline.
     """
     if part == "training":
-        return TrainingWorld(estimator, X, y, groups, names)
+        return TrainingWorld(estimator, X, y, groups)
     if part is not None:
-        return TransformerWorld(estimator, X, y, groups, names, total=part)
+        return TransformerWorld(estimator, X, y, groups, total=part)
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
         (PipelineClassifier, PlannedWorld),
         (PrivateGaussianMarginClassifier, EllipsoidWorld),
@@ -737,8 +730,8 @@ def world_of(
         if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
             # With noisy counts every fit is a different problem.
             counted = getattr(estimator, "class_weight", None) == "balanced"
-            return (PlannedWorld if counted else world)(estimator, X, y, groups, names)
-    return CalledWorld(estimator, X, y, groups, names)
+            return (PlannedWorld if counted else world)(estimator, X, y, groups)
+    return CalledWorld(estimator, X, y, groups)
 
 
 class TrainingWorld(PlannedWorld):
