@@ -635,13 +635,9 @@ class ObjectiveWorld(TrainedWorld):
         weights, solved = _core.solve_smooth_batch(
             self.rows.X,
             self.rows.codes,
-            **plan.loss.compiled,
+            **plan.problem,
             regularization=plan.regularization,
             linear=plan.inside.draw_many(n, source, n_threads),
-            data_norm=plan.data_norm,
-            intercept_scaling=plan.intercept_scaling,
-            gradient_tol=plan.gradient_tol,
-            max_iter=plan.max_iter,
             shuffle_seed=source.public_seed(),
             n_threads=n_threads,
         )

@@ -36,7 +36,7 @@ NAME, DATE = 34, 14
 @ui.option("--certificate", ui.FILE, "Certificate to write, for verify.")
 @ui.option("--force", "Replace an existing file.", is_flag=True)
 @ui.option("--key", ui.FILE, "File with the key that a model was signed with.")
-@ui.model_memory_option()
+@ui.model_memory_option
 @ui.pass_screen
 def statement_command(screen: ui.Screen, file: Path, **options: Any) -> None:
     """Show the guarantee of a saved model, and its assumptions.
@@ -180,7 +180,7 @@ UNDECIDED_ADVICE = (
 @click.argument("file", type=ui.FILE, metavar="CERTIFICATE|MODEL")
 @ui.option("--model", ui.FILE, "Saved model that the certificate must match.")
 @ui.option("--key", ui.FILE, "File with the key that it was signed with.")
-@ui.model_memory_option()
+@ui.model_memory_option
 @ui.option("--policy", ui.FILE, "TOML or JSON with the rules; see docs/command_line.md.")
 @ui.pass_screen
 def verify_command(screen: ui.Screen, file: Path, **options: Any) -> int:

@@ -716,6 +716,12 @@ class ObjectivePerturbation(WeightsPlan):
         """Privacy events: noise in the objective and noise on the weights."""
         return (self.inside.event, self.output.event)
 
+    @property
+    def problem(self) -> dict[str, Any]:
+        """Problem for the compiled solver, without rows, regularisation and linear term."""
+        own = ("data_norm", "intercept_scaling", "gradient_tol", "max_iter")
+        return self.loss.compiled | {name: getattr(self, name) for name in own}
+
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
         """Return noisy weights for rows with labels."""
         weights, low_memory = rows.loss_weights, rows.low_memory
@@ -746,13 +752,9 @@ class ObjectivePerturbation(WeightsPlan):
             X,
             codes,
             weights,
-            **self.loss.compiled,
+            **self.problem,
             regularization=regularization or self.regularization,
             linear=self.draw_linear(source, n_threads=n_threads),
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
-            gradient_tol=self.gradient_tol,
-            max_iter=self.max_iter,
             shuffle_seed=source.public_seed() if shuffle_seed is None else shuffle_seed,
             n_threads=n_threads,
             low_memory=low_memory,
