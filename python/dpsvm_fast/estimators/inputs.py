@@ -597,7 +597,8 @@ def _ids(groups: Any) -> NDArray[Any] | None:
     if ids.dtype.kind == "O" and ids.size:
         items = ids.tolist()
         # One id of each type is enough to find the kinds.
-        kinds = {_id_kind(item) for item in {type(item): item for item in items}.values()}
+        several = {type(item): item for item in items}.values()
+        kinds = {"bytes" if isinstance(item, bytes) else _kind(item) for item in several}
         if len(kinds) > 1 or "other" in kinds:
             return None
         usual = np.asarray(items)
@@ -608,11 +609,6 @@ def _ids(groups: Any) -> NDArray[Any] | None:
         limit = 2.0 ** (np.finfo(ids.dtype).nmant + 1)
         return ids if bool(np.all((np.abs(ids) < limit) & (ids == np.floor(ids)))) else None
     return ids if ids.dtype.kind in "biuUSO" else None
-
-
-def _id_kind(item: Any) -> str:
-    """Return the kind of id ``item`` is."""
-    return "bytes" if isinstance(item, bytes) else _kind(item)
 
 
 def checked_weights(weights: Any, n_rows: int, *, partial: bool = False) -> NDArray[np.float64]:

@@ -141,11 +141,8 @@ class RoundTerms:
 
 def write(record: Mapping[str, Any]) -> bytes:
     """Encode a record as the bytes of a message or a stored state."""
-    return json.dumps(record, default=_base64, allow_nan=False).encode("ascii")
-
-
-def _base64(value: Any) -> str:
-    return base64.b64encode(value).decode("ascii")
+    text = json.dumps(record, default=lambda x: base64.b64encode(x).decode(), allow_nan=False)
+    return text.encode("ascii")
 
 
 def read(data: bytes) -> dict[str, Any]:
