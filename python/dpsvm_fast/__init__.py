@@ -88,28 +88,11 @@ __all__ = [
     *(name for names in _HOMES.values() for name in names),
 ]
 
-_MODULES = frozenset(
-    {
-        "accounting",
-        "audit",
-        "certificates",
-        "data",
-        "estimators",
-        "exceptions",
-        "federated",
-        "ledger",
-        "losses",
-        "metrics",
-        "model_selection",
-        "noise",
-        "persist",
-        "pipelines",
-        "planning",
-        "plotting",
-        "preprocessing",
-        "verification",
-    }
-)
+_MODULES = {
+    *_HOMES,
+    *("accounting", "audit", "data", "federated", "losses", "metrics", "model_selection"),
+    *("noise", "persist", "planning", "plotting"),
+}
 
 
 def __getattr__(name: str) -> Any:

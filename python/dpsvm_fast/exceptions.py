@@ -17,6 +17,11 @@ class _ArgumentError(Exception):
 class InvalidTypeError(_ArgumentError, TypeError):
     """An argument has a type that is not accepted."""
 
+    @classmethod
+    def of(cls, name: str, value: object, accepted: str) -> InvalidTypeError:
+        """Build the error with the standard message, which names the type of a value only."""
+        return cls(f"{name}: got {type(value).__name__}, expected {accepted}")
+
 
 class InvalidParameterError(_ArgumentError, ValueError):
     """An argument is outside its accepted range, or data do not have the expected form."""

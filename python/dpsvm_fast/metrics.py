@@ -29,7 +29,7 @@ from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, encode
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
-from dpsvm_fast.mechanisms.plan import Facts, SumsPlan
+from dpsvm_fast.mechanisms.plan import Facts, SumsPlan, filled
 from dpsvm_fast.rounding import sqrt_up
 
 __all__ = ["CalibrationCurve", "Estimate", "Evaluation", "RocCurve", "evaluate"]
@@ -152,7 +152,8 @@ def _shares(
     """Return intervals for p = part / whole, both noisy, clipped to [0, 1]."""
     found = _ratios(part, whole, noise_part, noise_whole, shared)
     value, low, high = (np.clip(x, 0.0, 1.0) for x in found)
-    return _estimate(np.clip(value, low, high), low, high)
+    each = np.clip(value, low, high), low, high
+    return Estimate(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in each))
 
 
 def _ratios(
@@ -174,11 +175,6 @@ def _ratios(
     half = np.sqrt(np.where(known, root, 0.0))
     low, high = np.where(known, (b - half) / safe, 0.0), np.where(known, (b + half) / safe, 1.0)
     return np.clip(part / np.maximum(whole, 1.0), low, high), low, high
-
-
-def _estimate(value: Any, low: Any, high: Any) -> Estimate:
-    """Return an estimate with zero-dimensional arrays as floats."""
-    return Estimate(*(float(x) if np.ndim(x) == 0 else np.asarray(x) for x in (value, low, high)))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -833,13 +829,8 @@ class PrivateEvaluation(PrivateEstimator):
         needed = {table for name in self.asked for table in TABLES[name]}
         if facts.n_classes == 2 and "confusion" in needed:
             needed.discard("outcomes")
-        return EvaluationPlan(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            n_classes=facts.n_classes,
-            tables=tuple(name for name in WEIGHTS if name in needed),
-        )
+        tables = tuple(name for name in WEIGHTS if name in needed)
+        return filled(EvaluationPlan, self, n_classes=facts.n_classes, tables=tables)
 
     def judged(self, X: Any, y: Any) -> dict[str, NDArray[Any]]:
         """Return the table entries of some rows, each computed from its row alone."""

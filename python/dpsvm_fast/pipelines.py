@@ -267,10 +267,7 @@ def _leaves(pipeline: Any) -> list[Step]:
     if isinstance(pipeline, (list, tuple)):
         return [leaf for i, part in enumerate(pipeline) for leaf in _leaves_of(part, str(i))]
     if not hasattr(pipeline, "fit"):
-        kind = type(pipeline).__name__
-        raise InvalidTypeError(
-            f"pipeline: got {kind}, expected a fitted Pipeline, estimator, or a list"
-        )
+        raise InvalidTypeError.of("pipeline", pipeline, "a fitted Pipeline, estimator, or a list")
     # A lone estimator has no name but its class.
     name = "" if hasattr(pipeline, "steps") else type(pipeline).__name__.lower()
     return list(_leaves_of(pipeline, name))

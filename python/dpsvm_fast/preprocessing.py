@@ -105,6 +105,7 @@ class PrivateTransformer(PrivateEstimator, TransformerMixin, BaseEstimator):
     n_threads: param.Threads = None
 
     n_features_in_: int = field(init=False)
+    data_norm_: float = field(init=False)
     privacy_: PrivacyStatement = field(init=False)
 
     @in_usual_arithmetic
@@ -264,7 +265,6 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
 
     mean_: NDArray[np.float64] = field(init=False)
     n_samples_: float = field(init=False)
-    data_norm_: float = field(init=False)
 
     def plan(self, facts: Facts) -> SumPlan:
         """Return the plan of the release."""
@@ -387,7 +387,6 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     data_norm: param.Positive = 1.0
 
     whitening_: NDArray[np.float64] = field(init=False)
-    data_norm_: float = field(init=False)
 
     def plan(self, facts: Facts) -> SumPlan:
         """Return the plan of the release."""
@@ -572,7 +571,6 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     scales_: NDArray[np.float64] = field(init=False)
     centre_: NDArray[np.float64] = field(init=False)
     n_components_: int = field(init=False)
-    data_norm_: float = field(init=False)
 
     def plan(self, facts: Facts) -> SumPlan:
         """Return the plan of the release."""
@@ -906,7 +904,6 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     scale_: Array | None = field(init=False)
     var_: Array | None = field(init=False)
     n_samples_seen_: float = field(init=False)
-    data_norm_: float = field(init=False)
     bounds_: tuple[Array, Array] = field(init=False)
 
     # Of the copy that a call of fit_periods fits with: the state from which it continues.

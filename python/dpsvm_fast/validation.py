@@ -181,7 +181,7 @@ def check_type(
 ) -> Kind:
     """Check that a value has one of the given types; ``accepted`` describes them in the message."""
     if not isinstance(value, kinds):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+        raise InvalidTypeError.of(name, value, accepted)
     return cast("Kind", value)
 
 
@@ -189,7 +189,7 @@ def check_path(name: str, value: object) -> str:
     """Accept a file or folder name, as a string or a path."""
     path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
     if not isinstance(path, str):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected the path of a file")
+        raise InvalidTypeError.of(name, value, "the path of a file")
     if "\0" in path:
         raise InvalidParameterError(f"{name}: got a path with a null character, expected none")
     return path
@@ -197,15 +197,13 @@ def check_path(name: str, value: object) -> str:
 
 def check_column(name: str, value: object) -> str | None:
     """Accept a column name, or None."""
-    if value is not None and not isinstance(value, str):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected the name of a column")
-    return value
+    return check_type(name, value, (str, type(None)), "the name of a column")
 
 
 def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
     """Accept an iterable other than a string; ``accepted`` describes its items in the message."""
     if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}")
+        raise InvalidTypeError.of(name, value, accepted)
     return tuple(value)
 
 

@@ -401,8 +401,8 @@ def test_noise_for_persons_keeps_the_claim_and_wastes_little(epsilon: float, rel
     for name in ("logistic", "softmax_margin", "huber_ww"):
         loss = Loss(name=name, n_classes=3, smoothing=0.5)
         own = of_unit(loss, "person")
-        sigma = noise_multiplier(own, epsilon, 1e-6, relation, 0.05)
-        one = noise_multiplier(loss, epsilon, 1e-6, relation, 0.05)
+        sigma = noise_multiplier(own, epsilon, 1e-6, relation, kappa=0.05)
+        one = noise_multiplier(loss, epsilon, 1e-6, relation, kappa=0.05)
         if sigma is None:
             assert own.jacobian(0.05) >= epsilon
             continue

@@ -79,7 +79,7 @@ SCALES: dict[str, tuple[Fault, dict[str, Any]]] = {
     "no Jacobian": (no_jacobian, GAMMA),
     "L of one class": (scaled(Loss, "lipschitz", 0.7), GAMMA | SOFTMAX),
     "replacement as addition": (
-        around(objective_module, "_calibrated", about_one_record_more),
+        around(objective_module, "noise_multiplier", about_one_record_more),
         {"adjacency": "replace_one"},
     ),
     "replacement without 2": (forgotten_record, {"adjacency": "replace_one"} | GAMMA),

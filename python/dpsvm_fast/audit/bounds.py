@@ -234,6 +234,15 @@ class Claim:
         """Return delta as a function of epsilon, with the noise multiplied by a factor."""
         return partial(totals_delta, of_events(self.with_noise(factor)))
 
+    def epsilon_of_mu(self, mu: float) -> float:
+        """Return epsilon at the claimed delta of a Gaussian law with parameter ``mu``."""
+        return gaussian_epsilon(self.delta, 1.0 / mu) if mu > 1e-9 else 0.0
+
+    def certified_by(self, refuted: Callable[[float], bool]) -> float:
+        """Return a lower bound on epsilon, from noise with which the claimed law is refuted."""
+        factor = smallest_consistent(refuted)
+        return 0.0 if factor is None else composed_epsilon(self.with_noise(factor), self.delta)
+
 
 def _with_noise(value: Any, factor: float) -> Any:
     """Multiply the noise of events and of tuples of them; return anything else unchanged."""
@@ -283,18 +292,14 @@ def certified_epsilon(method: str, counts: Counts, claim: Claim, alpha: float) -
     if method == "clopper_pearson":
         return hockey_stick_bound(counts, claim.delta, alpha)
     if method == "gaussian":
-        mu = separation_bound(counts, alpha)
-        return gaussian_epsilon(claim.delta, 1.0 / mu) if mu > 1e-9 else 0.0
+        return claim.epsilon_of_mu(separation_bound(counts, alpha))
     low, high = counts.interval(alpha)
     largest = 2.0 * max(claim.epsilon, 1.0)
 
     def refuted(factor: float) -> bool:
         return profile_violation(low, high, claim.profile(factor), largest) > 0.0
 
-    factor = smallest_consistent(refuted)
-    if factor is None:
-        return 0.0
-    return composed_epsilon(claim.with_noise(factor), claim.delta)
+    return claim.certified_by(refuted)
 
 
 def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:

@@ -20,8 +20,8 @@ from scipy.special import ndtr, ndtri
 
 from dpsvm_fast import _core
 from dpsvm_fast import validation as check
-from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.audit.bounds import Claim, boundary, largest, resolved_method, smallest_consistent
+from dpsvm_fast.accounting import gaussian_sigma
+from dpsvm_fast.audit.bounds import Claim, boundary, largest, resolved_method
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
     OutputWorld,
@@ -170,8 +170,7 @@ def one_run_epsilon(
     if method == "clopper_pearson":
         return one_run_bound(n_canaries, n_guesses, right, claim.delta, alpha)
     if method == "gaussian":
-        mu = one_run_separation(n_canaries, n_guesses, right, alpha)
-        return gaussian_epsilon(claim.delta, 1.0 / mu) if mu > 1e-9 else 0.0
+        return claim.epsilon_of_mu(one_run_separation(n_canaries, n_guesses, right, alpha))
     epsilons = np.linspace(0.0, min(LARGEST_NODE, 4.0 * max(claim.epsilon, 1.0)), N_NODES)
 
     def refuted(factor: float) -> bool:
@@ -179,8 +178,7 @@ def one_run_epsilon(
         curve = profile_inverse(epsilons, np.array([profile(e) for e in epsilons]))
         return tail_refuted(curve, n_canaries, n_guesses, right, alpha)
 
-    factor = smallest_consistent(refuted)
-    return 0.0 if factor is None else composed_epsilon(claim.with_noise(factor), claim.delta)
+    return claim.certified_by(refuted)
 
 
 def audit_one_run(
@@ -394,7 +392,7 @@ def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], ND
 def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
     """Return the scores of one release: the second class's weight for every feature."""
     kind = OutputWorld if isinstance(model, OutputPerturbationSVC) else TrainedWorld
-    world = kind(model, *data, names=())
+    world = kind(model, *data)
     vector: Array = world.draw(1, _core.NoiseSource(seed))[0]
     return vector[: data[0].shape[1]]
 

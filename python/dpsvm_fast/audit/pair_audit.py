@@ -357,9 +357,7 @@ def _called(
 ) -> Subject:
     """Return the subject for a function of (X, y), which needs pair and claim."""
     if not callable(function):
-        raise InvalidTypeError(
-            f"estimator: got {type(function).__name__}, expected an object with fit, or a callable"
-        )
+        raise InvalidTypeError.of("estimator", function, "an object with fit, or a callable")
     if pair is None or claim is None:
         raise InvalidParameterError.of(
             "pair" if pair is None else "claim",
@@ -517,13 +515,13 @@ class World(ABC):
         """Return independent releases, shape (n, number of released values)."""
 
 
-def released_vector(fitted: Any, names: tuple[str, ...] = RELEASED) -> Array:
+def released_vector(fitted: Any) -> Array:
     """Return all noisy numbers of a fitted object or of a pipeline's steps, as one row."""
     if hasattr(fitted, "steps"):
-        return np.concatenate([released_vector(step, names) for _, step in fitted.steps])
+        return np.concatenate([released_vector(step) for _, step in fitted.steps])
     if hasattr(fitted, "best_estimator_"):
-        return np.append(released_vector(fitted.best_estimator_, names), float(fitted.best_index_))
-    values = {name: getattr(fitted, name, None) for name in names}
+        return np.append(released_vector(fitted.best_estimator_), float(fitted.best_index_))
+    values = {name: getattr(fitted, name, None) for name in RELEASED}
     centre = values.get("centre_")
     if centre is not None and "whitening_" in values and values["whitening_"] is None:
         # A released number decides whether there is one: vectors must not differ in length.
@@ -546,10 +544,8 @@ class CalledWorld(World):
 
     chunk = 8
 
-    def __init__(
-        self, subject: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
-    ) -> None:
-        self._subject, self._names = subject, names
+    def __init__(self, subject: Any, X: Any, y: Any, groups: Any = None) -> None:
+        self._subject = subject
         self._data = (X, y) if groups is None else (X, y, groups)
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
@@ -558,7 +554,7 @@ class CalledWorld(World):
 
     def _vector(self) -> Array:
         if hasattr(self._subject, "fit"):
-            return released_vector(clone(self._subject).fit(*self._data), self._names)
+            return released_vector(clone(self._subject).fit(*self._data))
         result = self._subject(*self._data)
         if isinstance(result, (int, float, np.number, np.ndarray, list, tuple)):
             return _joined([result])
@@ -570,9 +566,7 @@ class PlannedWorld(World):
 
     chunk = 50
 
-    def __init__(
-        self, estimator: Any, X: Any, y: Any, groups: Any = None, names: tuple[str, ...] = RELEASED
-    ) -> None:
+    def __init__(self, estimator: Any, X: Any, y: Any, groups: Any = None) -> None:
         self.estimator: Any = estimator.checked()
         self.estimator._forget()
         labelled = hasattr(self.estimator, "classes")
@@ -582,7 +576,7 @@ class PlannedWorld(World):
         self.rows.read()
         self.rows.verbose = False
         self.plan: Any = self.estimator.plan(self.rows.facts)
-        self.n_threads, self.names = self.rows.n_threads, names
+        self.n_threads = self.rows.n_threads
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Return published numbers."""
@@ -592,7 +586,7 @@ class PlannedWorld(World):
         fitted = copy.copy(self.estimator)
         released = self.plan.run(self.rows, source)
         vars(fitted).update(self.estimator._attributes(self.plan.weighed_training, released))
-        return released_vector(fitted, self.names)
+        return released_vector(fitted)
 
 
 class TrainedWorld(PlannedWorld):
@@ -641,13 +635,9 @@ class ObjectiveWorld(TrainedWorld):
         weights, solved = _core.solve_smooth_batch(
             self.rows.X,
             self.rows.codes,
-            **plan.loss.compiled,
+            **plan.problem,
             regularization=plan.regularization,
             linear=plan.inside.draw_many(n, source, n_threads),
-            data_norm=plan.data_norm,
-            intercept_scaling=plan.intercept_scaling,
-            gradient_tol=plan.gradient_tol,
-            max_iter=plan.max_iter,
             shuffle_seed=source.public_seed(),
             n_threads=n_threads,
         )
@@ -705,7 +695,6 @@ def world_of(
     X: Any,
     y: Any,
     groups: Any = None,
-    names: tuple[str, ...] = RELEASED,
     *,
     part: str | None = None,
 ) -> World:
@@ -717,15 +706,13 @@ def world_of(
         Estimator without ledger and seed.
     X, y, groups : array-like
         Training set; without groups each row is a separate person.
-    names : tuple of str
-        Names of the observed fitted attributes.
     part : str or None
         Name of a single release of a pipeline.
     """
     if part == "training":
-        return TrainingWorld(estimator, X, y, groups, names)
+        return TrainingWorld(estimator, X, y, groups)
     if part is not None:
-        return TransformerWorld(estimator, X, y, groups, names, total=part)
+        return TransformerWorld(estimator, X, y, groups, total=part)
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
         (PipelineClassifier, PlannedWorld),
         (PrivateGaussianMarginClassifier, EllipsoidWorld),
@@ -739,8 +726,8 @@ def world_of(
         if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
             # With noisy counts every fit is a different problem.
             counted = getattr(estimator, "class_weight", None) == "balanced"
-            return (PlannedWorld if counted else world)(estimator, X, y, groups, names)
-    return CalledWorld(estimator, X, y, groups, names)
+            return (PlannedWorld if counted else world)(estimator, X, y, groups)
+    return CalledWorld(estimator, X, y, groups)
 
 
 class TrainingWorld(PlannedWorld):
@@ -762,7 +749,7 @@ class TrainingWorld(PlannedWorld):
         count = float(self.rows.n_rows)
         training = self.plan.training(count)
         if training.rule is not None:
-            descent = training.rule.descent()
+            descent = _core.Descent(**training.rule.descent_options())
             runs = descent.run_batch(self.records, source, n, training.rule.n_steps, self.n_threads)
             return np.asarray(runs.reshape(n, -1))
         ready = Prepared(count=count, centre=None, whitening=None, training=training, records=None)

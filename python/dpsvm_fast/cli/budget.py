@@ -99,16 +99,8 @@ def anchor(screen: ui.Screen, file: Path, anchor: Path) -> None:
     another owner. Nothing can be spent without it. Run the command again to move to another anchor.
     """
     ledger = opened_budget(file, to_spend=True)
-    ledger = PrivacyLedger(
-        ledger.epsilon,
-        ledger.delta,
-        ledger.adjacency,
-        unit=ledger.unit,
-        path=file,
-        adaptive=ledger.adaptive,
-        anchor=anchor,
-        periods=ledger.periods,
-    )
+    kept = {"periods": ledger.periods, **_declared(ledger)}
+    ledger = PrivacyLedger(path=file, anchor=anchor, **kept)
     screen.say(f"{file}: spends are also counted in {ledger.anchor}; mark {ledger.mark()}")
     screen.result(_summary(file, ledger))
 
@@ -167,15 +159,17 @@ def _what(spend: Any) -> str:
     return str(spend).split("  ", 1)[1].removesuffix(spend.label).strip()
 
 
+def _declared(ledger: PrivacyLedger) -> dict[str, Any]:
+    """Return what was declared when a budget was created."""
+    names = ("epsilon", "delta", "adjacency", "unit", "adaptive")
+    return {name: getattr(ledger, name) for name in names}
+
+
 def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
     """Return the contents of a ledger for ``--json``."""
     return {
         "file": str(file),
-        "epsilon": ledger.epsilon,
-        "delta": ledger.delta,
-        "adjacency": ledger.adjacency,
-        "unit": ledger.unit,
-        "adaptive": ledger.adaptive,
+        **_declared(ledger),
         "spent_epsilon": ledger.total()[0],
         "remaining_epsilon": ledger.remaining(),
         "periods": [

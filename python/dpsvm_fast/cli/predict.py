@@ -41,7 +41,7 @@ person_option = ui.option(
 saved_options = ui.together(
     click.argument("model", type=ui.FILE, metavar="MODEL"),
     ui.option("--key", ui.FILE, "File with the key that MODEL was signed with."),
-    ui.model_memory_option(),
+    ui.model_memory_option,
     ui.option("--force", "Replace an existing file.", is_flag=True),
 )
 # MODEL, DATA and how they are read.
@@ -221,12 +221,9 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
         # It may be there, and counts nothing.
         passed = Column(schema.weight, ignore=True)
         schema = replace(schema, columns=(*schema.columns, passed), weight=None)
-    how: dict[str, Any] = {
-        "format": options["data_format"],
-        "labelled": labelled,
-        "owners": labelled,
-    }
-    table = open_table(options["data"], schema, **how)
+    table = open_table(
+        options["data"], schema, format=options["data_format"], labelled=labelled, owners=labelled
+    )
     if table.n_features != model.n_features_in_:
         raise ui.CommandError(
             f"{options['data']}: got {table.n_features} features, expected "

@@ -549,9 +549,8 @@ def memory_option(text: str, **how: Any) -> Callable[[Callable[..., Any]], Calla
     return option("--max-memory", MemorySize(), text, metavar="SIZE", **how)
 
 
-def model_memory_option() -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option ``--max-memory`` of a command that reads a saved model."""
-    return memory_option("Memory limit for a saved model.", default="256MiB")
+# Of commands that read a saved model.
+model_memory_option = memory_option("Memory limit for a saved model.", default="256MiB")
 
 
 def adjacency_option(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

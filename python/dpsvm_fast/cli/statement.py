@@ -36,17 +36,9 @@ NAME, DATE = 34, 14
 @ui.option("--certificate", ui.FILE, "Certificate to write, for verify.")
 @ui.option("--force", "Replace an existing file.", is_flag=True)
 @ui.option("--key", ui.FILE, "File with the key that a model was signed with.")
-@ui.model_memory_option()
+@ui.model_memory_option
 @ui.pass_screen
-def statement_command(
-    screen: ui.Screen,
-    file: Path,
-    *,
-    certificate: Path | None,
-    force: bool,
-    key: Path | None,
-    max_memory: int,
-) -> None:
+def statement_command(screen: ui.Screen, file: Path, **options: Any) -> None:
     """Show the guarantee of a saved model, and its assumptions.
 
     The numbers are recomputed first. The output ends with a list of checks for a person, and a line
@@ -54,7 +46,9 @@ def statement_command(
     """
     from dpsvm_fast.persist import save_certificate
 
-    with reserved(certificate, force=force, inputs=[file, key]) as drafts:
+    certificate, key = options["certificate"], options["key"]
+    max_memory = options["max_memory"]
+    with reserved(certificate, force=options["force"], inputs=[file, key]) as drafts:
         document = read_document(file, key, max_memory)
         statement = _recomputed_statement(document)
         for draft in drafts:
@@ -186,18 +180,10 @@ UNDECIDED_ADVICE = (
 @click.argument("file", type=ui.FILE, metavar="CERTIFICATE|MODEL")
 @ui.option("--model", ui.FILE, "Saved model that the certificate must match.")
 @ui.option("--key", ui.FILE, "File with the key that it was signed with.")
-@ui.model_memory_option()
+@ui.model_memory_option
 @ui.option("--policy", ui.FILE, "TOML or JSON with the rules; see docs/command_line.md.")
 @ui.pass_screen
-def verify_command(
-    screen: ui.Screen,
-    file: Path,
-    *,
-    model: Path | None,
-    key: Path | None,
-    policy: Path | None,
-    max_memory: int,
-) -> int:
+def verify_command(screen: ui.Screen, file: Path, **options: Any) -> int:
     """Recompute the epsilon and delta of a certificate or a saved model.
 
     Needs neither data nor model; --model also checks that the certificate belongs to that model.
@@ -208,6 +194,8 @@ def verify_command(
     from dpsvm_fast.persist.values import document_of
     from dpsvm_fast.verification import verify
 
+    model, key, max_memory = options["model"], options["key"], options["max_memory"]
+    policy = options["policy"]
     rules = None if policy is None else _rules(policy)
     document = read_document(file, key, max_memory)
     about = file if document.is_model and model is None else model

@@ -86,7 +86,8 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         if seed is not None:
             about += " Seeded noise (--seed) is repeatable, so it is not private."
         screen.say(f"\n{textwrap.fill(about, WIDTH)}\n")
-        svc = _digit_model(name, seed)
+        own: dict[str, Any] = {"bounds": PIXELS} if name == LINEAR else {}
+        svc = estimator_class(name)(delta=DELTA, classes=range(10), random_state=seed, **own)
         with screen.progress("training", None), warnings.catch_warnings():
             # Said in the heading instead, once.
             warnings.simplefilter("ignore", NotPrivateWarning)
@@ -140,12 +141,6 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
             "certificate": certificate and str(certificate),
         }
     )
-
-
-def _digit_model(name: str, seed: int | None) -> Any:
-    """Return the estimator to show."""
-    bounds = {"bounds": PIXELS} if name == LINEAR else {}
-    return estimator_class(name)(delta=DELTA, classes=range(10), random_state=seed, **bounds)
 
 
 def _digits(*, mapped: bool) -> tuple[Rows, Rows]:

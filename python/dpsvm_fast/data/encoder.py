@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, is_missing, kind_of
+from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, kind_of
 from dpsvm_fast.data.schema import Bounds, Column, TableSchema, quoted, repeated, template_lines
-from dpsvm_fast.estimators.frames import column_names, of_numpy, tabular
+from dpsvm_fast.estimators.frames import column_names, is_missing, of_numpy, tabular
 from dpsvm_fast.exceptions import InvalidTypeError, TableError
 from dpsvm_fast.preprocessing import PublicTransformer
 

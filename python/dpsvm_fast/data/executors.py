@@ -9,7 +9,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -36,7 +35,7 @@ from dpsvm_fast.exceptions import (
     PartitionError,
     PrivacyLeakWarning,
 )
-from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, row_blocks
+from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows
 
 # Sums over the records of a partition: exact, so that the order of partitions does not matter.
 
@@ -347,13 +346,7 @@ class Recipe:
     def mapped(self, rows: Loaded, n_threads: int) -> _core.Records:
         """Return records before any change."""
         assert self.public is not None
-        X = rows.X
-        if self.public.offset is not None and sparse.issparse(X):
-            X = X.toarray()
-        records = self.public.records(X, rows.codes, self.n_classes, n_threads)
-        if rows.owners is not None:
-            records.own(rows.owners.persons, rows.owners.weights)
-        return records
+        return self.public.records(rows.X, rows.codes, self.n_classes, n_threads, rows.owners)
 
 
 @dataclass(repr=False)
@@ -520,18 +513,17 @@ def _share(
             kept.records, kept.n_changes = rows, len(recipe.changes)
             return Share(*kept.counts, operation.parts(rows, partition, n_threads))
     except Exception as error:
-        return unsummed(partition, error)
+        return Share(failure=(partition, unsummed(error)))
 
 
-def unsummed(partition: int, error: Exception) -> Share:
+def unsummed(error: Exception) -> str:
     """Return why a partition has no sum, without the error's text, which may quote a row."""
     if isinstance(error, MemoryError):
-        return Share(failure=(partition, NO_MEMORY))
+        return NO_MEMORY
     if isinstance(error, RefusedError):
-        return Share(failure=(partition, str(error)))
+        return str(error)
     # The text of an error may quote data, the name of its type does not.
-    kind = type(error).__name__
-    return Share(failure=(partition, f"its records could not be summed: {kind}"))
+    return f"its records could not be summed: {type(error).__name__}"
 
 
 # Records that are made once and kept in files, where memory has no room for them.
@@ -571,8 +563,8 @@ class PreparedRows:
         """Return the mapped rows, which need no further check."""
         assert self.recipe.public is not None
         rows = self.recipe.loaded(self.loader)
-        released = _released(self.recipe)
-        return rows._replace(X=_mapped(self.recipe.public, released, rows.X, self.n_threads))
+        maps = self.recipe.public, _released(self.recipe)
+        return rows._replace(X=mapped_rows(*maps, rows.X, np.float32, self.n_threads))
 
 
 @dataclass(eq=False, repr=False)
@@ -637,10 +629,10 @@ class RecordFile:
             parts = operation.parts(room, self.partition, n_threads)
             return Share(self.n_rows, self.n_persons, parts)
         except Exception as error:
-            return unsummed(self.partition, error)
+            return Share(failure=(self.partition, unsummed(error)))
 
 
-def _released(recipe: Recipe) -> ReleasedMap | None:
+def _released(recipe: Recipe) -> ReleasedMap:
     """Return all changes as one map; intermediate normalisations cancel."""
     centre = matrix = None
     for change in recipe.changes:
@@ -649,21 +641,7 @@ def _released(recipe: Recipe) -> ReleasedMap | None:
         elif change.method == "transform":
             own = change.value
             matrix = own if matrix is None else _core.row_products(own, matrix, 1)
-    return ReleasedMap(centre, matrix) if recipe.changes else None
-
-
-def _mapped(public: PublicMap, released: ReleasedMap | None, X: Any, n_threads: int) -> Any:
-    """Return rows of norm at most 1 up to rounding; each depends on its input row only."""
-    rows = np.empty((X.shape[0], X.shape[1] + public.n_added), dtype=np.float32)
-
-    def fill(block: slice) -> None:
-        mapped = public.apply(X[block])
-        rows[block] = mapped if released is None else released.apply(mapped)
-
-    # Together the blocks of all threads are as large as one would be.
-    with ThreadPoolExecutor(n_threads) as pool:
-        list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
-    return rows
+    return ReleasedMap(centre, matrix)
 
 
 # Bundles of partitions for each thread of a worker, where any worker takes any bundle: few, because
@@ -756,10 +734,8 @@ class LocalExecutor:
                 if not files or alone or files[-1].n_partitions == PARTITIONS_OF_FILE:
                     files.append(RecordFile.new(number, self._scratch))
                 files[-1].append(records, rows)
-            except MemoryError:
-                raise PartitionError(number, NO_MEMORY) from None
-            except RefusedError as refused:
-                raise PartitionError(number, str(refused)) from None
+            except (MemoryError, RefusedError) as error:
+                raise PartitionError(number, unsummed(error)) from None
             except OSError as error:
                 reason = f"its records cannot be written: {error.strerror or error}"
                 raise PartitionError(number, reason) from None
@@ -971,9 +947,7 @@ def _check_client(client: Any) -> str:
     """Return the build of all workers; refuse a client that cannot run a fit."""
     for name in ("submit", "nthreads", "run"):
         if not callable(getattr(client, name, None)):
-            raise InvalidTypeError(
-                f"client: got {type(client).__name__}, expected a distributed.Client or None"
-            )
+            raise InvalidTypeError.of("client", client, "a distributed.Client or None")
     if getattr(client, "asynchronous", False):
         raise InvalidParameterError(
             "client: got an asynchronous Client, expected asynchronous=False"

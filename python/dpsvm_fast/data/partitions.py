@@ -688,9 +688,7 @@ class Partitions:
         for name, value in given.items():
             in_blocks = hasattr(value, "to_delayed") and hasattr(value, "shape")
             if not (dask.is_dask_collection(value) and in_blocks):
-                raise InvalidTypeError(
-                    f"{name}: got {type(value).__name__}, expected a Dask collection"
-                )
+                raise InvalidTypeError.of(name, value, "a Dask collection")
             if is_persisted(value):
                 raise InvalidParameterError(
                     f"{name}: got a persisted collection, expected one computed from its source; "

@@ -27,7 +27,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,7 @@ from dpsvm_fast.data.schema import (
     quoted,
     repeated,
 )
+from dpsvm_fast.estimators.frames import is_missing
 from dpsvm_fast.exceptions import SchemaError, TableError
 from dpsvm_fast.files import MEMORY_ADVICE, ROOM
 from dpsvm_fast.validation import optional_module
@@ -408,13 +408,6 @@ class Words(Numbered):
         if not isinstance(value, str):
             return UNDECLARED
         return self._missing if value.strip() in self._missing_texts else self._number(value)
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a cell is None, NaN, NaT or pandas' NA, without comparing it."""
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
-        return True
-    return isinstance(value, (float, Decimal)) and math.isnan(value)
 
 
 # Blocks of columns to rows of features and to labels.
@@ -1667,22 +1660,8 @@ ARRAYS = {
 }
 # Exceptions that reading bytes of other kinds of files has been seen to raise.
 NPZ_DAMAGED = (
-    AttributeError,
-    EOFError,
-    IndexError,
-    KeyError,
-    MemoryError,
-    NotImplementedError,
-    OSError,
-    OverflowError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
+    *(*DAMAGED, *DAMAGED_SIZES),
+    *(MemoryError, OSError, RuntimeError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile),
 )
 
 

@@ -28,7 +28,7 @@ from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning, Priv
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
-from dpsvm_fast.mechanisms.plan import Facts, Plan, Rows
+from dpsvm_fast.mechanisms.plan import DataclassT, Facts, Plan, Rows, filled
 from dpsvm_fast.validation import check_arithmetic, in_search, warn_of_weak_numbers
 
 # Says public facts alone: plans, spends and whether they are private.
@@ -374,6 +374,11 @@ class OneRelease(PrivatelyTrained):
     @abstractmethod
     def _training(self, facts: Facts) -> Plan:
         """Return the plan of the training."""
+
+    def _planned(self, kind: type[DataclassT], facts: Facts, **own: Any) -> DataclassT:
+        """Return a plan of parameters and facts of the same names; ``own`` has precedence."""
+        own = {"C": self._scaled_C(facts.n_classes), "n_features": facts.n_columns} | own
+        return filled(kind, self, facts, **own)
 
 
 def warn_not_private(estimator: Any) -> None:

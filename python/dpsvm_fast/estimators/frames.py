@@ -10,8 +10,10 @@ columns with missing values, several chunks or a type that NumPy lacks.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -179,7 +181,7 @@ def label_values(y: Any) -> Any:
         labels = np.asarray(of_numpy(y))
     else:
         return y
-    if labels.dtype.kind == "O" and any(map(_is_missing, labels.ravel())):
+    if labels.dtype.kind == "O" and any(map(is_missing, labels.ravel())):
         raise InvalidParameterError("y: a label is missing; drop rows without a label")
     return labels
 
@@ -190,11 +192,11 @@ def of_numpy(column: Any) -> Any:
     return column.cast(sys.modules["polars"].Float64) if wide else column
 
 
-def _is_missing(item: Any) -> bool:
-    """Return whether a label is None, NaN, NaT or pandas' NA, which must not be compared."""
+def is_missing(item: Any) -> bool:
+    """Return whether a cell is None, NaN, NaT or pandas' NA, which must not be compared."""
     if item is None or type(item).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(item, (float, np.floating)) and bool(np.isnan(item))
+    return isinstance(item, (float, np.floating, Decimal)) and math.isnan(item)
 
 
 def _is(value: Any, library: str, name: str) -> bool:

@@ -17,7 +17,7 @@ from dpsvm_fast.estimators.inputs import checked_rows
 from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.gaussian_margin import CONSTANT, GaussianMargin, n_coordinates
-from dpsvm_fast.mechanisms.plan import Facts, filled
+from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks, row_scores
 
 # Ellipsoids from released coordinates: arithmetic on released and public numbers only.
@@ -434,15 +434,11 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
                 f"{entries} numbers, expected at most {MAX_ENTRIES}; reduce the features first, by "
                 "PrivatePCA"
             )
-        return filled(
+        return self._planned(
             GaussianMargin,
-            self,
+            facts,
             smoothing=smoothing,
             margin=margin,
-            n_classes=facts.n_classes,
-            n_features=facts.n_columns,
-            C=self._scaled_C(facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
-            unit=facts.unit,
             constrained=self.psd == "constraint",
         )

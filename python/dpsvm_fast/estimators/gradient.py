@@ -33,7 +33,7 @@ from dpsvm_fast.mechanisms.gradient import (
     GradientPerturbation,
     ReleasedIterate,
 )
-from dpsvm_fast.mechanisms.plan import Facts, filled
+from dpsvm_fast.mechanisms.plan import Facts
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
 # would be ignored silently.
@@ -56,9 +56,7 @@ decay = real(0.0, 1.0 - 1e-12)
 def checked_betas(name: str, value: Any) -> tuple[float, float]:
     """Accept the two decay rates of Adam's moments."""
     if not isinstance(value, (tuple, list)) or len(value) != 2:
-        raise InvalidTypeError(
-            f"{name}: got {type(value).__name__}, expected two numbers in [0, 1)"
-        )
+        raise InvalidTypeError.of(name, value, "two numbers in [0, 1)")
     return (decay(name, value[0]), decay(name, value[1]))
 
 
@@ -486,18 +484,15 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
             raise InvalidParameterError(
                 f"groups: earlier calls protected each {before.unit}; expected the same unit"
             )
-        return filled(
+        return self._planned(
             GradientPerturbation,
-            self,
+            facts,
             **numbers,
             loss=self._loss_of(facts.n_classes),
-            n_features=facts.n_columns,
             intercept_scaling=self._intercept(),
-            C=self._scaled_C(facts.n_classes),
             # Sums of a person's rows are clipped, their means are not: "auto" must not choose.
             accountant="composition" if owned and self.accountant == "auto" else self.accountant,
             n_records=n_records,
-            unit=facts.unit,
             most_rows=ROWS_OF_PERSON if owned else 1,
             # For single rows truncation costs almost nothing: one plan for all forms of rows.
             truncated=not owned or facts.sparse or facts.in_parts,

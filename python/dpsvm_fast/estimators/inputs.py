@@ -142,9 +142,7 @@ def public_classes(classes: Any) -> NDArray[Any]:
         Labels are missing, repeated, of several kinds, or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
-        raise InvalidTypeError(
-            f"classes: got {type(classes).__name__}, expected a list or array of labels"
-        )
+        raise InvalidTypeError.of("classes", classes, "a list or array of labels")
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
     kinds = set(map(_kind, items))
@@ -599,7 +597,8 @@ def _ids(groups: Any) -> NDArray[Any] | None:
     if ids.dtype.kind == "O" and ids.size:
         items = ids.tolist()
         # One id of each type is enough to find the kinds.
-        kinds = {_id_kind(item) for item in {type(item): item for item in items}.values()}
+        several = {type(item): item for item in items}.values()
+        kinds = {"bytes" if isinstance(item, bytes) else _kind(item) for item in several}
         if len(kinds) > 1 or "other" in kinds:
             return None
         usual = np.asarray(items)
@@ -610,11 +609,6 @@ def _ids(groups: Any) -> NDArray[Any] | None:
         limit = 2.0 ** (np.finfo(ids.dtype).nmant + 1)
         return ids if bool(np.all((np.abs(ids) < limit) & (ids == np.floor(ids)))) else None
     return ids if ids.dtype.kind in "biuUSO" else None
-
-
-def _id_kind(item: Any) -> str:
-    """Return the kind of id ``item`` is."""
-    return "bytes" if isinstance(item, bytes) else _kind(item)
 
 
 def checked_weights(weights: Any, n_rows: int, *, partial: bool = False) -> NDArray[np.float64]:
@@ -839,15 +833,10 @@ class ArrayRows:
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
         """Return the mapped rows, whose sums are exact."""
-        X, n_classes = self.X, self.classes.size if self._labelled else 2
-        if public.offset is not None and sparse.issparse(X):
-            X = X.toarray()
-        records = public.records(X, self.codes, n_classes, self.n_threads)
-        if self.owners is not None:
-            found = self.owners
-            found = found.averaged(self.n_here, averaged) if averaged else found
-            records.own(found.persons, found.weights)
-        return records
+        n_classes, owners = self.classes.size if self._labelled else 2, self.owners
+        if owners is not None and averaged:
+            owners = owners.averaged(self.n_here, averaged)
+        return public.records(self.X, self.codes, n_classes, self.n_threads, owners)
 
     def weigh(self, records: _core.Records) -> None:
         """Weight each row by its class."""

@@ -73,7 +73,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             ("whiten", whiten and not centred, f"{usual} for sparse rows with {how}"),
         )
         public = self._public_map(facts)
-        loss = _loss(trainer, self.delta, facts.n_classes, self.margin)
+        loss = self._loss_of(facts.n_classes)
         # Weights of classes would weigh answers, too; without a constant feature there is no room.
         plain = self.class_weight is None and self.fit_intercept
         return {
@@ -102,16 +102,13 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
                 )
         return public
 
-    def _used_loss(self) -> Loss:
-        """Return the loss of the fitted model, or the one that a fit would use for two classes."""
-        fitted: Loss | None = vars(self).get("_fitted_loss")
-        if fitted is not None:
-            return fitted
+    def _loss_of(self, n_classes: int) -> Loss:
+        """Return the loss for these parameters and each kind of training."""
         tests = tests_of(type(self))
         for name in ("delta", "mechanism"):
             tests[name](name, getattr(self, name))
         margin = tests["margin"]("margin", self.margin)
-        return _loss(self._trainer(), self.delta, 2, margin)
+        return _loss(self._trainer(), self.delta, n_classes, margin)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
         """Return the other released numbers, and the choices that follow from them."""

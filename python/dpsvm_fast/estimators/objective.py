@@ -9,7 +9,7 @@ from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import OneRelease
 from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
-from dpsvm_fast.mechanisms.plan import Facts, filled
+from dpsvm_fast.mechanisms.plan import Facts
 
 
 @dataclass(eq=False, repr=False)
@@ -182,13 +182,10 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
 
     def _training(self, facts: Facts) -> ObjectivePerturbation:
         """Return the plan of the training for rows with these public facts."""
-        return filled(
+        return self._planned(
             ObjectivePerturbation,
-            self,
+            facts,
             loss=self._loss_of(facts.n_classes),
-            n_features=facts.n_columns,
             intercept_scaling=self._intercept(INTERCEPT[self.noise]),
-            C=self._scaled_C(facts.n_classes),
             extra_regularization=number_or_none(self.extra_regularization),
-            unit=facts.unit,
         )

@@ -217,13 +217,11 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
         for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
             accepted = f"{default!r} with solver={self.solver!r}, which does not use it"
             refuse(self, (name, getattr(self, name) != default, accepted))
-        return filled(
+        return self._planned(
             OutputPerturbation,
-            self,
+            facts,
             loss=self._loss_of(facts.n_classes),
-            n_features=facts.n_columns,
             intercept_scaling=self._intercept(),
-            C=self._scaled_C(facts.n_classes),
             sgd=self._run(facts) if self.solver == "psgd" else None,
         )
 

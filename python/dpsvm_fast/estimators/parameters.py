@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
-from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import KINDS, SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
 
@@ -118,8 +118,7 @@ smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 
 def class_weights(name: str, value: Any) -> dict[Any, float]:
     """Accept a dict of public weights by label."""
-    if not isinstance(value, Mapping):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a dict of numbers")
+    value = check.check_type(name, value, Mapping, "a dict of numbers")
     found = {key: check.check_non_negative(name, weight) for key, weight in value.items()}
     if not any(found.values()):
         raise InvalidParameterError(f"{name}: expected at least one weight above 0")

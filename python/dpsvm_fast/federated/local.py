@@ -56,9 +56,11 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
     PartyRefusedError
         A party's minimum was not certified.
     """
-    X, codes, offsets = records.X, records.codes, records.offsets
     spec: Any = training.spec
     shared: dict[str, Any] = {
+        "X": records.X,
+        "y": records.codes,
+        "offsets": records.offsets,
         "data_norm": spec.data_norm,
         "intercept_scaling": spec.intercept_scaling,
         "n_threads": n_threads,
@@ -69,9 +71,6 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
 
     if training.by_sgd:
         last = _core.projected_sgd_parties(
-            X,
-            codes,
-            offsets,
             regularizations=of_each(lambda _: spec.regularization),
             n_epochs=spec.n_epochs,
             batch_size=spec.batch_size,
@@ -85,9 +84,6 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
         return np.asarray(last)
     if training.loss.name == "crammer_singer":
         weights, found = _core.solve_crammer_singer_parties(
-            X,
-            codes,
-            offsets,
             n_classes=training.loss.n_classes,
             C=of_each(training.own_C),
             radius=of_each(training.own_radius),
@@ -96,9 +92,6 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
         )
     else:
         weights, found = _core.solve_smooth_parties(
-            X,
-            codes,
-            offsets,
             regularizations=of_each(training.sum_regularization),
             gradient_tols=of_each(training.gradient_tol),
             shuffle_seed=seed,
@@ -201,9 +194,8 @@ class Records:
         The second moments of each person are clipped to Frobenius norm 1.
         """
         public, (X, codes) = PublicMap(unit=False, data_norm=data_norm), self.of_party(i)
-        records = public.records(X, np.zeros_like(codes), 2, n_threads)
-        if self.owners:
-            records.own(self.owners[i].persons, self.owners[i].weights)
+        owners = self.owners[i] if self.owners else None
+        records = public.records(X, np.zeros_like(codes), 2, n_threads, owners)
         return np.asarray(records.gram(n_threads))
 
     def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:

@@ -22,6 +22,7 @@ from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR, check_range, check_row_norm
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import ProjectedSGD
+from dpsvm_fast.mechanisms.plan import filled
 from dpsvm_fast.rounding import (
     add_down,
     add_up,
@@ -195,16 +196,9 @@ class LocalTraining:
 
     def run(self, n_records: int) -> ProjectedSGD:
         """Return the plan of one party's projected SGD."""
-        spec: Any = self.spec
-        return ProjectedSGD(
-            n_samples=n_records,
-            n_epochs=spec.n_epochs,
-            batch_size=spec.batch_size,
-            radius=spec.radius,
-            projection=spec.projection,
-            average="last",
-            most_rows=ROWS_OF_PERSON if spec.unit == "person" else 1,
-        )
+        most = ROWS_OF_PERSON if self.spec.unit == "person" else 1
+        own: Any = {"n_samples": n_records, "average": "last", "most_rows": most}
+        return filled(ProjectedSGD, self.spec, **own)
 
     def accurate(self, n_records: int) -> bool:
         """Return whether rounding errors of the run stay within the tolerance."""

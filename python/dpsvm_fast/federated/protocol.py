@@ -32,6 +32,7 @@ from dpsvm_fast.federated import masks
 from dpsvm_fast.federated.masks import Words
 from dpsvm_fast.federated.secsum import MAX_PARTIES
 from dpsvm_fast.federated.spec import PROTOCOL, FederatedSpec
+from dpsvm_fast.mechanisms.plan import filled
 from dpsvm_fast.validation import check_integer
 
 ADVERTISE, SHARE, MASK, UNMASK = STAGES = ("advertise_keys", "share_keys", "masked_input", "unmask")
@@ -110,18 +111,8 @@ class RoundTerms:
     @classmethod
     def of_rounds(cls, spec: FederatedSpec) -> dict[str, RoundTerms]:
         """Return the terms of all rounds, by name, of a specification of at least two parties."""
-        digest = spec.digest()
-        return {
-            plan.name: cls(
-                digest=digest,
-                name=plan.name,
-                length=plan.length,
-                n_users=spec.n_users,
-                min_survivors=spec.survivors_needed,
-                threshold=spec.threshold,
-            )
-            for plan in spec.rounds
-        }
+        own = {"digest": spec.digest(), "min_survivors": spec.survivors_needed}
+        return {plan.name: filled(cls, plan, spec, **own) for plan in spec.rounds}
 
     def head(self, session: str, stage: str, party: int) -> dict[str, Any]:
         """Return the fields shared by a message to a party and its reply."""
@@ -150,11 +141,8 @@ class RoundTerms:
 
 def write(record: Mapping[str, Any]) -> bytes:
     """Encode a record as the bytes of a message or a stored state."""
-    return json.dumps(record, default=_base64, allow_nan=False).encode("ascii")
-
-
-def _base64(value: Any) -> str:
-    return base64.b64encode(value).decode("ascii")
+    text = json.dumps(record, default=lambda x: base64.b64encode(x).decode(), allow_nan=False)
+    return text.encode("ascii")
 
 
 def read(data: bytes) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from dpsvm_fast.mechanisms.moments import NoisyComponents
 from dpsvm_fast.mechanisms.noise import share_of, within_budget
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import INTERCEPT, PROJECTIONS
+from dpsvm_fast.mechanisms.plan import filled
 from dpsvm_fast.rounding import add_up, div_down, div_up, mul_up, round_up, sqrt_up
 
 PROTOCOL = "secagg-mask/v1"
@@ -610,7 +611,9 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         C = None
         if self.regularization is not None:
             C = div_down(1.0, mul_up(self.regularization, float(self.min_records)))
-        return ObjectivePerturbation(
+        return filled(
+            ObjectivePerturbation,
+            self,
             epsilon=own,
             delta=self.delta_of_noise,
             adjacency=plans.ADJACENCY,
@@ -618,12 +621,9 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
             noise_grid="exact",
             loss=self.trained_loss,
             n_features=self.n_components,
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
             C=C,
             extra_regularization=None,
             tol=OBJECTIVE_TOL,
-            unit=self.unit,
         )
 
 

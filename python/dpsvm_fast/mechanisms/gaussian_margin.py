@@ -444,17 +444,11 @@ class GaussianMargin(Plan):
     @property
     def problem(self) -> dict[str, Any]:
         """Return the problem for the compiled solver, without rows and linear term."""
-        return {
-            "loss": self.loss,
-            "n_classes": self.n_classes,
-            "n_ellipsoids": self.n_ellipsoids,
-            "smoothing": self.smoothing,
-            "margin": self.margin,
-            "regularization": self.regularization,
+        own = ("loss", "n_classes", "n_ellipsoids", "smoothing", "margin", "regularization")
+        return {name: getattr(self, name) for name in (*own, "max_iter")} | {
             "data_norm": 1.0 / CONSTANT,
             "psd": self.constrained,
             "gradient_tol": self.solver.gradient_tol,
-            "max_iter": self.max_iter,
         }
 
     def summary(self) -> str:

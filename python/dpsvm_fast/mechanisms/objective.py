@@ -168,8 +168,8 @@ class LinearNoise(CalibratedNoise):
         # Where its curvature makes the noise too large, the lambda of C="auto", at which the
         # Jacobian costs a few percent. It is larger, as the cost grows with curvature.
         kappa = self.loss.curvature_ratio(self.row_norm, own)
-        found = noise_multiplier(*self._target, kappa)
-        free = _calibrated(*self._target, jacobian=0.0)
+        found = noise_multiplier(*self._target, kappa=kappa)
+        free = noise_multiplier(*self._target, jacobian=0.0)
         if found is not None and free is not None and found <= LARGEST_PRICE * free:
             return own
         return max(own, automatic_regularization(*self._target, self.row_norm))
@@ -184,7 +184,7 @@ class LinearNoise(CalibratedNoise):
         """Sigma / row norm, or beta * row norm; infinity or 0 if no scale exists."""
         if self.noise == "gamma":
             return largest_rate(self.loss, self.epsilon, self.curvature_ratio, self.factor)
-        found = noise_multiplier(*self._target, self.curvature_ratio)
+        found = noise_multiplier(*self._target, kappa=self.curvature_ratio)
         return math.inf if found is None else found
 
     @cached_property
@@ -289,13 +289,6 @@ CURVE = 1.0
 LARGEST_PRICE = 2.0
 
 
-def noise_multiplier(
-    loss: Loss, epsilon: float, delta: float, adjacency: str, kappa: float
-) -> float | None:
-    """Return sigma / row norm at a given curvature ratio; None if no noise suffices."""
-    return _calibrated(loss, epsilon, delta, adjacency, kappa=kappa)
-
-
 def automatic_regularization(
     loss: Loss, epsilon: float, delta: float, adjacency: str, row_norm: float
 ) -> float:
@@ -305,7 +298,7 @@ def automatic_regularization(
     A solution always exists, because less curvature and more noise go together. The result is
     infinite if it overflows.
     """
-    multiplier = _calibrated(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
+    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
     if multiplier is None:
         return math.inf
     # In the unit row_norm = 1; upwards, so that the curvature ratio stays at or below the curve.
@@ -375,7 +368,7 @@ def _for_persons(
 
 
 @lru_cache(maxsize=1024)
-def _calibrated(
+def noise_multiplier(
     loss: Loss,
     epsilon: float,
     delta: float,
@@ -385,7 +378,7 @@ def _calibrated(
     kappa_per_t: float | None = None,
     jacobian: float | None = None,
 ) -> float | None:
-    """Return the calibration for single rows or persons; None if there is no sigma."""
+    """Return sigma / row norm for single rows or persons; None if no noise suffices."""
     if loss.averaged and jacobian is None:
         if kappa is not None:
             return _for_persons(loss, epsilon, delta, adjacency, lambda _: kappa)
@@ -723,6 +716,12 @@ class ObjectivePerturbation(WeightsPlan):
         """Privacy events: noise in the objective and noise on the weights."""
         return (self.inside.event, self.output.event)
 
+    @property
+    def problem(self) -> dict[str, Any]:
+        """Problem for the compiled solver, without rows, regularisation and linear term."""
+        own = ("data_norm", "intercept_scaling", "gradient_tol", "max_iter")
+        return self.loss.compiled | {name: getattr(self, name) for name in own}
+
     def run(self, rows: Rows, source: _core.NoiseSource) -> NDArray[np.float64]:
         """Return noisy weights for rows with labels."""
         weights, low_memory = rows.loss_weights, rows.low_memory
@@ -753,13 +752,9 @@ class ObjectivePerturbation(WeightsPlan):
             X,
             codes,
             weights,
-            **self.loss.compiled,
+            **self.problem,
             regularization=regularization or self.regularization,
             linear=self.draw_linear(source, n_threads=n_threads),
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
-            gradient_tol=self.gradient_tol,
-            max_iter=self.max_iter,
             shuffle_seed=source.public_seed() if shuffle_seed is None else shuffle_seed,
             n_threads=n_threads,
             low_memory=low_memory,

@@ -575,27 +575,14 @@ class OutputPerturbation(WeightsPlan):
         options["n_threads"], options["max_iter"] = n_threads, self.max_iter
         options["shuffle_seed"] = source.public_seed()
         if self.loss.name == "crammer_singer":
-            return certified(
-                "solve_crammer_singer",
-                X,
-                codes,
-                weights,
-                n_classes=self.loss.n_classes,
-                C=self.C,
-                radius=self.radius,
-                **options,
-            )
-        return certified(
-            "solve_smooth",
-            X,
-            codes,
-            weights,
-            **self.loss.compiled,
-            regularization=self.regularization,
-            linear=None if near is None else -self.regularization * near,
-            gradient_tol=self.gradient_tol,
-            **options,
-        )
+            solver, names = "solve_crammer_singer", ("C", "radius")
+            options["n_classes"] = self.loss.n_classes
+        else:
+            solver, names = "solve_smooth", ("regularization", "gradient_tol")
+            linear = None if near is None else -self.regularization * near
+            options |= self.loss.compiled | {"linear": linear}
+        options |= {name: getattr(self, name) for name in names}
+        return certified(solver, X, codes, weights, **options)
 
     def summary(self) -> str:
         """Return a one-line summary of public facts."""

@@ -254,17 +254,15 @@ class DescentRule:
             fine = GRID_SHARE * self.clip / math.sqrt(n_weights)
             grid = grid_below(fine, 2.0 * math.sqrt(self.n_steps) * factor * self.clip / self.mu)
         moved = _core.clipped_sum_distance(self.clip, n_weights, grid)
-        return NoisySum(
+        return filled(
+            NoisySum,
+            self,
             name="training",
             what=CALIBRATED if self.calibrated else CLIPPED,
-            adjacency=self.adjacency,
             clip_norm=self.clip,
             relation_factor=factor,
-            shape=self.shape,
-            mu=self.mu,
             grid=grid,
             rounding=max(0.0, add_up(moved, -self.clip)),
-            n_steps=self.n_steps,
         )
 
     @property
@@ -280,10 +278,6 @@ class DescentRule:
         before = np.concatenate([together[:k][::-1], np.zeros(T - k)])
         shares = (together[::-1] - before) / (T - k)
         return self.learning_rate * self.sum.scale * float(np.linalg.norm(shares))
-
-    def descent(self) -> _core.Descent:
-        """Return the compiled descent."""
-        return _core.Descent(**self.descent_options())
 
     def descended(self, records: Any, rows: Rows, source: _core.NoiseSource) -> tuple[Array, float]:
         """Return weights of rows before scaling for the constant feature, and a temperature."""

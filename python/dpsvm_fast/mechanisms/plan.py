@@ -267,15 +267,8 @@ class SumsPlan(Plan):
 
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
-        return PrivacyStatement(
-            mechanism=self.mechanism,
-            loss="none",
-            adjacency=self.adjacency,
-            epsilon=self.epsilon,
-            delta=self.delta,
-            parts=tuple(one.part for one in self.sums),
-            **occasion,
-        )
+        parts = tuple(one.part for one in self.sums)
+        return PrivacyStatement.of(self, loss="none", parts=parts, **occasion)
 
 
 # Descent sums dense rows in single precision and in random order, or exactly and as they lie. The
@@ -340,9 +333,7 @@ def checked_on_step(on_step: Any, *, verbose: bool) -> OnStep | None:
     if on_step is None:
         return show_step if verbose else None
     if not callable(on_step):
-        raise InvalidTypeError(
-            f"on_step: got {type(on_step).__name__}, expected a function or None"
-        )
+        raise InvalidTypeError.of("on_step", on_step, "a function or None")
     found: OnStep = on_step
     return found
 

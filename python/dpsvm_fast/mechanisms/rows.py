@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any
@@ -117,23 +118,21 @@ class PublicMap:
         return cls(offset=low if low.any() else None, scale=1.0 / (high - low), low=0.0, high=1.0)
 
     def records(
-        self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int
+        self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int, owners: Any = None
     ) -> _core.Records:
-        """Return the mapped training rows with their labels. Private."""
-        return _core.Records(
+        """Return the mapped training rows with their labels and owners, if any. Private."""
+        if self.offset is not None and sparse.issparse(X):
+            X = X.toarray()
+        records = _core.Records(
             compiled_rows(X),
             codes,
             n_classes=n_classes,
-            offset=None if sparse.issparse(X) else self.offset,
-            scale=self.scale,
-            low=self.low,
-            floor=self.floor,
-            high=self.high,
-            constant=self.constant,
-            data_norm=self.data_norm,
-            unit=self.unit,
             n_threads=n_threads,
+            **vars(self),
         )
+        if owners is not None:
+            records.own(owners.persons, owners.weights)
+        return records
 
     @quiet
     def apply(self, X: Any) -> Any:
@@ -339,12 +338,17 @@ def mapped_scores(
 
 
 def mapped_rows(
-    public: PublicMap, released: ReleasedMap, X: NDArray[Any], dtype: type
+    public: PublicMap, released: ReleasedMap, X: NDArray[Any], dtype: type, n_threads: int = 1
 ) -> NDArray[Any]:
-    """Apply both maps to raw dense rows, block by block."""
+    """Apply both maps to raw dense rows; each depends on its input row only."""
     rows: NDArray[Any] = np.empty((X.shape[0], X.shape[1] + public.n_added), dtype=dtype)
-    for block in row_blocks(X):
+
+    def fill(block: slice) -> None:
         rows[block] = released.apply(public.apply(X[block]))
+
+    # Together the blocks of all threads are as large as one would be.
+    with ThreadPoolExecutor(n_threads) as pool:
+        list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
     return rows
 
 

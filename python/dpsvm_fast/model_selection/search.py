@@ -39,7 +39,7 @@ from dpsvm_fast.estimators.inputs import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, PrivacyLeakWarning
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.model_selection.plan import partition_budgets, stopping_budgets
 from dpsvm_fast.model_selection.strategies import (
     Chosen,
@@ -78,10 +78,8 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
         The grid is missing or empty, or varies a parameter that the search sets.
     """
     if not isinstance(param_grid, (Mapping, Iterable)) or isinstance(param_grid, str):
-        kind = type(param_grid).__name__
-        raise InvalidTypeError(
-            f"param_grid: got {kind}, expected a dict of lists or a list of such dicts"
-        )
+        accepted = "a dict of lists or a list of such dicts"
+        raise InvalidTypeError.of("param_grid", param_grid, accepted)
     try:
         grid = ParameterGrid(param_grid)
         n = len(grid)
@@ -117,8 +115,7 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
     """
     alike = hasattr(estimator, "fit") and hasattr(estimator, "get_params")
     if not alike or isinstance(estimator, type):
-        kind = type(estimator).__name__
-        raise InvalidTypeError(f"estimator: got {kind}, expected an estimator or Pipeline")
+        raise InvalidTypeError.of("estimator", estimator, "an estimator or Pipeline")
     made = []
     for combination in parameters:
         candidate = clone(estimator)
@@ -636,13 +633,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             self.counted = self.counted.of_persons(self.max_weight)
         partition = self.strategy == "partition"
         budgets = (partition_budgets if partition else stopping_budgets)(self, facts)
-        return (PartitionPlan if partition else StoppingPlan)(
-            budgets=budgets,
-            scoring=self.counted,
-            validation_fraction=self.validation_fraction,
-            n_jobs=self.n_jobs,
-            seeded=self.random_state is not None,
-        )
+        kind: type[SearchPlan] = PartitionPlan if partition else StoppingPlan
+        own = {"scoring": self.counted, "seeded": self.random_state is not None}
+        return filled(kind, self, budgets=budgets, **own)
 
     def _attributes(self, plan: SearchPlan, released: Chosen) -> dict[str, Any]:
         """Return the released model, its parameters, and its attributes about rows and labels."""
@@ -690,19 +683,9 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         The model's own statement would cover one fit, not the search. The state for ``partial_fit``
         is dropped too, because a continuation would account for that fit only.
         """
-        budgets = plan.budgets
-        statement = SelectionStatement(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            adjacency=self.adjacency,
-            strategy=self.strategy,
-            candidates=self.titles,
-            branches=tuple(branch.events for branch in budgets.branches),
-            selection=budgets.selection,
-            stopping=budgets.stopping,
-            refit=budgets.refit,
-            **occasion,
-        )
+        branches = tuple(branch.events for branch in plan.budgets.branches)
+        own = {"candidates": self.titles, "branches": branches}
+        statement = SelectionStatement.of(plan.budgets, self, **own, **occasion)
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)
@@ -770,15 +753,13 @@ class Declared:
 def _a_function(name: str, value: Any) -> Any:
     """Accept a callable."""
     if not callable(value):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a function")
+        raise InvalidTypeError.of(name, value, "a function")
     return value
 
 
 def _arguments(name: str, value: Any) -> dict[str, Any]:
     """Accept keyword arguments as a dict, or None."""
-    if value is not None and not isinstance(value, Mapping):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected a dict or None")
-    return dict(value or {})
+    return dict(check.check_type(name, value, (Mapping, type(None)), "a dict or None") or {})
 
 
 @dataclass(eq=False, repr=False)
@@ -904,15 +885,9 @@ class DeclaredTrainer(ClassifierMixin, BaseEstimator):
         if callable(events):
             events = events(**self._arguments(budget=True))
         events = (events,) if isinstance(events, PrivacyEvent) else events
-        if not isinstance(events, (tuple, list)):
-            raise InvalidTypeError(
-                f"events: got {type(events).__name__}, expected a tuple of events"
-            )
+        check.check_type("events", events, (tuple, list), "a tuple of events")
         for event in events:
-            if not isinstance(event, PrivacyEvent):
-                raise InvalidTypeError(
-                    f"events: got {type(event).__name__}, expected a PrivacyEvent"
-                )
+            check.check_type("events", event, PrivacyEvent, "a PrivacyEvent")
             if event.adjacency != self.adjacency:
                 raise InvalidParameterError.of(
                     "events", got=event.adjacency, accepted=f"events of {self.adjacency}"

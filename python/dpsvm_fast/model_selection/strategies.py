@@ -37,6 +37,7 @@ from dpsvm_fast.validation import (
     check_n_threads,
     check_option,
     check_positive,
+    check_type,
     within_search,
 )
 
@@ -543,11 +544,8 @@ class Scoring:
                     "class_weight: expected None with scoring='errors'; 'balanced_errors' uses it"
                 )
             return
-        if not isinstance(class_weight, Mapping):
-            raise InvalidTypeError(
-                f"class_weight: got {type(class_weight).__name__}, expected a dict with a public "
-                "weight for every class, as class frequencies are private"
-            )
+        accepted = "a dict with a public weight for every class, as class frequencies are private"
+        check_type("class_weight", class_weight, Mapping, accepted)
         try:
             self.classes = public_classes(list(class_weight))
         except TypeError as error:

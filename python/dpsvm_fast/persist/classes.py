@@ -342,11 +342,6 @@ def declared_parameters(kind: type) -> Entries:
 # learn, and what would cost more than a file.
 
 
-def _seed(name: str, value: Any) -> Any:
-    """Accept a public seed."""
-    return check.check_random_state(value, name)
-
-
 def _any(name: str, value: Any) -> Any:
     """Accept any value; it is checked where it is used."""
     return value
@@ -431,17 +426,16 @@ SCIKIT: dict[str, dict[str, Any]] = {
 }
 
 
-def _table_schema(record: Any) -> TableSchema:
-    """Accept a table schema, or its plain values."""
-    found: TableSchema = refused(partial(TableSchema.from_dict, origin=OF_MODEL), record)
-    return found
+def table_schema(record: Any, where: str = "") -> TableSchema:
+    """Read a table schema from its plain values."""
+    return refused(partial(TableSchema.from_dict, origin=OF_MODEL), record, where=where)
 
 
 SCHEMA = parameter(
     "schema",
     lambda _, schema: checked_schema(schema),
     lambda _, schema: schema.to_dict(),
-    lambda _, record: _table_schema(record),
+    lambda _, record: table_schema(record),
 )
 
 
@@ -735,7 +729,11 @@ _EVERY = (
         "RandomFourierFeatures",
         FEATURES | {"_features": replace(FOURIER, none=False)},
         # The frequencies are public, and so is their seed.
-        special={"random_state": parameter("random_state", _seed)},
+        special={
+            "random_state": parameter(
+                "random_state", lambda _, seed: check.check_random_state(seed)
+            )
+        },
         derived=lambda f: {"seed_": f["_features"].seed, "structure_": f["_features"].structure},
     ),
     SavedClass(MAPS, "PublicScaler", FEATURES, fits=False),
@@ -744,7 +742,7 @@ _EVERY = (
     SavedClass(
         "dpsvm_fast.data.encoder",
         "SchemaEncoder",
-        {"schema_": Entry(TableSchema.to_dict, lambda where, record, _: _table_schema(record))},
+        {"schema_": Entry(TableSchema.to_dict, lambda where, record, _: table_schema(record))},
         special={"schema": SCHEMA},
         fits=False,
         derived=lambda facts: read_columns(facts["schema_"]),

@@ -44,6 +44,7 @@ from dpsvm_fast.persist.classes import (
     read_entries,
     same_labels,
     statement_from,
+    table_schema,
     written,
 )
 from dpsvm_fast.persist.values import (
@@ -818,12 +819,7 @@ def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
     """Read the table's schema, which must fit the model's features."""
     if record is None:
         return None
-    from dpsvm_fast.data.schema import OF_MODEL, TableSchema
-
-    try:
-        schema = TableSchema.from_dict(record, origin=OF_MODEL)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ModelFormatError(f"schema: {error}") from None
+    schema = table_schema(record, where="schema: ")
     _check_table(estimator, schema)
     return schema
 

@@ -791,7 +791,7 @@ def to_onnx(
     check_option("dtype", dtype, DTYPES)
     target = None if path is None else Path(check_path("path", path))
     if not hasattr(model, "fit"):
-        raise InvalidTypeError(f"model: got {type(model).__name__}, expected a fitted estimator")
+        raise InvalidTypeError.of("model", model, "a fitted estimator")
     check_is_fitted(model)
     n_features = getattr(model, "n_features_in_", None)
     if n_features is None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,8 @@ LABEL_TYPES: dict[str, type] = {
 }
 
 Shape = tuple[int | None, ...]
+# What is read from a file.
+Read = TypeVar("Read")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class NumbersRecord(Record):
     data: str
 
 
-def refused(function: Callable[..., Any], *arguments: Any, where: str = "") -> Any:
+def refused(function: Callable[..., Read], *arguments: Any, where: str = "") -> Read:
     """Return a function's result; turn its errors into errors about the file."""
     try:
         return function(*arguments)

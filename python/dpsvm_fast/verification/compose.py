@@ -533,12 +533,7 @@ def _delta(
 
 
 def _delta_of_finite_losses(
-    choice: Choice,
-    epsilon: float,
-    near: float | None,
-    *,
-    quickly: bool = False,
-    enough: float = 0.0,
+    choice: Choice, epsilon: float, near: float | None, *, quickly: bool, enough: float
 ) -> float:
     """Return delta of one choice without infinite losses; a bound below ``enough`` suffices."""
     choice = choice.without_faint_steps()
