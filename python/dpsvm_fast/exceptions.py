@@ -19,7 +19,17 @@ class InvalidTypeError(_ArgumentError, TypeError):
 
     @classmethod
     def of(cls, name: str, value: object, accepted: str) -> InvalidTypeError:
-        """Build the error with the standard message, which names the type of a value only."""
+        """Build the error with the standard message, which names the type of a value only.
+
+        Parameters
+        ----------
+        name : str
+            Name of the argument as the user typed it.
+        value : object
+            Value received.
+        accepted : str
+            Accepted types, as the end of a sentence.
+        """
         return cls(f"{name}: got {type(value).__name__}, expected {accepted}")
 
 

@@ -74,7 +74,7 @@ def is_seen(fault: Fault, patch: Patch, holds: Callable[..., bool], *world: Any)
 # Of all mechanisms with noise in the objective.
 no_jacobian = put(Loss, "jacobian", lambda *_: 0.0)
 no_gaussian_jacobian = around(
-    objective, "noise_multiplier", lambda right, *target, kappa: right(*target, jacobian=0.0)
+    objective, "noise_multiplier", lambda right, *target, **_: right(*target, jacobian=0.0)
 )
 # L = sqrt(2), that of a softmax, for K - 1 hinges that one record can violate at once.
 one_pairs_gradient = put(Loss, "lipschitz", math.sqrt(2.0))
@@ -85,7 +85,7 @@ forgotten_record = put(RELATION_FACTOR, "replace_one", 1)
 forgotten_relation = around(
     objective,
     "noise_multiplier",
-    lambda right, loss, e, d, _, kappa: right(loss, e, d, "add_remove", kappa),
+    lambda right, loss, e, d, _, **curve: right(loss, e, d, "add_remove", **curve),
 )
 # The guarantee counts on the extra regularisation; the objective has its own share only.
 unused_extra = together(

@@ -56,8 +56,8 @@ def replacement_counted_once(patch: Patch, name: str) -> None:
     patch.setitem(RELATION_FACTOR, "replace_one", 1)
     sampled = gradient._noise_multiplier
 
-    def of_one_more(loss: Any, epsilon: float, delta: float, adjacency: str, kappa: float) -> Any:
-        return noise_multiplier(loss, epsilon, delta, "add_remove", kappa)
+    def of_one_more(loss: Any, epsilon: float, delta: float, adjacency: str, **curve: float) -> Any:
+        return noise_multiplier(loss, epsilon, delta, "add_remove", **curve)
 
     def sampled_of_one_more(*arguments: Any) -> Any:
         return sampled(*arguments[:-1], "add_remove")
