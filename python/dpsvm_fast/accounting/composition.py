@@ -119,6 +119,9 @@ DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
 NEGLIGIBLE_DISTANCE = 1e-9
 # How closely that smaller epsilon is looked for: a share of the largest, and where it is cheap.
 NEAR_LEAST, NEAREST = 3e-3, 1e-5
+# Minus the logarithm of the probability that all pure events lose most, below which a quick delta
+# takes that for granted.
+NEARLY_SURE = 0.05
 # Quick rounds in which an epsilon grows by what a distance costs at the last one, and by a margin
 # that doubles at least. Where they do not end, shares of delta that distances may take. Then the
 # result falls in a few close rounds, unless that leaves less than a share of delta.
@@ -400,7 +403,9 @@ def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> floa
     """Delta of one choice without its distances; a ``quick`` one may be larger."""
     left, leak = add_down(epsilon, -choice.pure_epsilon), choice.leak
     found = _delta(Mixture.of(choice, pure=False), left, quick=quick) if left >= 0.0 else 1.0
-    if choice.pure and found:
+    # Delta with pure events is at least that of the rest times the probability of their largest loss.
+    unlikely = sum(n * math.log1p(math.exp(-size)) for size, n in choice.pure.items())
+    if found and (left < 0.0 or unlikely > (NEARLY_SURE if quick else 0.0)):
         found = min(found, _delta(Mixture.of(choice), epsilon, quick=quick))
     if leak:
         found = min(1.0, add_up(leak, mul_up(add_up(1.0, -leak), found)))

@@ -112,7 +112,7 @@ impl LossDistribution {
         run(|stop| self.law.epsilon(delta, stop))
     }
 
-    /// A larger or equal bound on delta in a fraction of the time.
+    /// An upper bound on delta, mostly a little larger, in a fraction of the time.
     fn quick_delta(&self, epsilon: f64) -> PyResult<f64> {
         run(|stop| self.law.quick_delta(epsilon, stop))
     }

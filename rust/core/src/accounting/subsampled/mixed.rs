@@ -32,14 +32,14 @@ const LEAST_DELTA: f64 = 1e-280;
 const HALVINGS: u32 = 5;
 const SETTLED: f64 = 3e-4;
 
-/// By how much the logarithm of delta falls in a table, the number of its intervals, and the number
-/// of tables.
+/// By how much the logarithm of delta falls in a table, the number of its intervals, and the last
+/// table.
 const FALL: f64 = 5.0;
 const POINTS: usize = 256;
-const MOST_TABLES: f64 = 128.0;
+const LAST_TABLE: f64 = 128.0;
 
-/// What a table may give over a grid for one epsilon.
-const CLOSE: f64 = 1.01;
+/// Largest ratio of neighbours in a table: a chord is then above the curve by at most 0.2 %.
+const STEEPEST: f64 = 1.1;
 
 /// How far the result may be from its estimate: as a share of epsilon, in the log of delta.
 const TRUSTED: (f64, f64) = (0.95, 0.3);
@@ -142,14 +142,13 @@ pub(super) struct Table {
     low: f64,
     width: f64,
     deltas: Vec<f64>,
-    /// Whether a grid for one epsilon gives hardly less.
-    is_close: bool,
 }
 
 impl Table {
-    /// Upper bound on delta at `epsilon`; `None` outside.
+    /// Upper bound on delta at `epsilon`; `None` outside, and where neighbours are far apart.
     ///
-    /// Delta is convex in `exp(epsilon)`, so a chord between two upper bounds is one.
+    /// Delta is convex in `exp(epsilon)`, so a chord between two upper bounds is one. Its ends are the
+    /// very numbers at which the bounds were computed.
     fn at(&self, epsilon: f64) -> Option<f64> {
         let index = ((epsilon - self.low) / self.width).floor();
         let (left, right) = (
@@ -161,6 +160,9 @@ impl Table {
         }
         let high = *self.deltas.get(index as usize)?;
         let low = *self.deltas.get(index as usize + 1)?;
+        if high > STEEPEST * low {
+            return None;
+        }
         let share = libm::expm1(epsilon - right) / libm::expm1(left - right);
         let over = (high - low).max(0.0) * (share * (1.0 + 16.0 * ULP)).min(1.0);
         Some(((low + over) * (1.0 + 4.0 * ULP)).min(1.0))
@@ -313,7 +315,7 @@ impl Composition {
 
     /// Upper bound on delta by a table for all epsilons nearby; `None` where it may be far above.
     ///
-    /// Which table is asked follows from `epsilon` alone, so equal questions get equal answers.
+    /// The law and `epsilon` decide which table is asked, so equal questions get equal answers.
     pub(super) fn tabulated(
         &self,
         epsilon: f64,
@@ -323,17 +325,12 @@ impl Composition {
     ) -> Result<Option<f64>> {
         let log_delta = self.estimate(epsilon, interrupt)?.0;
         let place = (log_delta / FALL).ceil();
-        if !(-MOST_TABLES..=0.0).contains(&place) {
+        if !(-LAST_TABLE..=0.0).contains(&place) {
             return Ok(None);
         }
         let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
-        let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
-        Ok(table.at(epsilon).filter(is_close))
-    }
-
-    /// Most of what is near an estimate.
-    fn trusted(&self, log_delta: f64) -> f64 {
-        libm::exp(log_delta + TRUSTED.1) + self.infinite()
+        let most = libm::exp(log_delta + TRUSTED.1) + self.infinite();
+        Ok(table.at(epsilon).filter(|found| *found <= most))
     }
 
     /// Deltas of the larger direction where their logarithm falls from about `log_delta` by [`FALL`].
@@ -380,16 +377,7 @@ impl Composition {
                 *most = most.max(delta);
             }
         }
-        // Where any grid of this size is coarse, another one for each epsilon is no better.
-        let (middle, found) = (epsilons[POINTS / 2], deltas[POINTS / 2]);
-        let is_close = found > self.trusted(self.estimate(middle, interrupt)?.0)
-            && found <= CLOSE * self.by_one_grid(Question::Epsilon(middle), limits, interrupt)?;
-        Ok(Table {
-            low,
-            width,
-            deltas,
-            is_close,
-        })
+        Ok(Table { low, width, deltas })
     }
 
     /// Mass to cut off each step; `None` where infinite losses alone are more than is wanted.

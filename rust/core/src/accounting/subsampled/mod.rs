@@ -123,7 +123,7 @@ pub fn epsilon(
     Ok(answer(Effort::default(), steps, question, replace_one, interrupt)?.value)
 }
 
-/// How closely an answer is looked for; what costs less is never less.
+/// How closely an answer is looked for; on grids alone what costs less is never less.
 #[derive(Debug, Clone, Copy, Default)]
 struct Effort<'a> {
     /// Whether the grid of a search will do.
@@ -334,7 +334,8 @@ impl LossDistribution {
         self.answer(Question::Delta(target), interrupt)
     }
 
-    /// An upper bound on [`Self::delta`] by a small grid, in a fraction of the time.
+    /// An upper bound on `delta` by small grids, mostly larger than [`Self::delta`], in a fraction of
+    /// the time where many epsilons are asked.
     ///
     /// # Errors
     /// As of [`Self::delta`].

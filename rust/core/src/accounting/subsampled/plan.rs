@@ -19,11 +19,8 @@ const FEW: f64 = 6.0;
 /// Share of the way from the mean to the largest loss that a tilt may move the mean.
 const NEAR_LARGEST: f64 = 0.98;
 
-/// Steps of the bisection for the tilt, those of Newton's method before, and by how much, relative,
-/// these aim too far, so that both ends of what is known close in.
+/// Steps of the bisection for the tilt.
 const BISECTIONS: usize = 44;
-const NEWTON_STEPS: usize = 16;
-const BEYOND: f64 = 1e-7;
 
 /// Log of the mass that may fall out of the window, relative to what is looked for.
 const LEFT_OUT: f64 = -16.0;
@@ -207,63 +204,21 @@ impl Cumulants {
         parts.map(|(atoms, times)| times * atoms.span().1).sum()
     }
 
-    /// Smallest tilt, at least 0, at which `excess` is not negative or the mean is near the largest
-    /// loss; `excess` comes with its slope.
+    /// Smallest tilt, at least 0, at which `enough` holds or the mean is near the largest loss.
     ///
     /// Beyond, only rounding would answer: tilts grow without end where losses are bounded.
-    fn tilt_where(
-        &self,
-        excess: impl Fn(&At) -> (f64, f64),
-        interrupt: &dyn Interrupt,
-    ) -> Result<At> {
+    fn tilt_where(&self, enough: impl Fn(&At) -> bool, interrupt: &dyn Interrupt) -> Result<At> {
         let start = self.at(0.0);
         let near = start.mean + NEAR_LARGEST * (self.largest() - start.mean);
-        let excess = |at: &At| {
-            let of_mean = (at.mean - near, at.deviation * at.deviation);
-            let asked = excess(at);
-            if asked.0 >= of_mean.0 { asked } else { of_mean }
-        };
-        if excess(&start).0 >= 0.0 {
+        let enough = |at: &At| at.mean >= near || enough(at);
+        if enough(&start) {
             return Ok(start);
         }
-        let unit = 1.0 / start.deviation.clamp(1e-150, 1e150);
-        let middle = |low: f64, high: f64| {
-            if low > 0.0 && high > 4.0 * low {
-                (low * high).sqrt()
-            } else {
-                0.5 * (low + high)
-            }
-        };
-        // What Newton's steps show to be too little or enough, the bisection does not ask again.
-        let (mut short, mut long, mut at) = (0.0, f64::INFINITY, start);
-        for _ in 0..NEWTON_STEPS {
-            interrupt.check()?;
-            let (value, slope) = excess(&at);
-            let beyond = if value >= 0.0 {
-                long = at.tilt;
-                1.0 - BEYOND
-            } else {
-                short = at.tilt;
-                1.0 + BEYOND
-            };
-            if long - short <= 4.0 * BEYOND * long {
-                break;
-            }
-            let aim = (at.tilt - value / slope) * beyond;
-            let aim = if short < aim && aim < long {
-                aim
-            } else if long.is_infinite() {
-                unit.max(4.0 * short)
-            } else {
-                middle(short, long)
-            };
-            at = self.at(aim);
-        }
-        let enough = |tilt: f64| tilt >= long || (tilt > short && excess(&self.at(tilt)).0 >= 0.0);
-        let (mut low, mut high) = (0.0, unit);
+        let mut high = 1.0 / start.deviation.clamp(1e-150, 1e150);
+        let mut low = 0.0;
         for _ in 0..200 {
             interrupt.check()?;
-            if enough(high) {
+            if enough(&self.at(high)) {
                 break;
             }
             low = high;
@@ -271,14 +226,18 @@ impl Cumulants {
         }
         for _ in 0..BISECTIONS {
             interrupt.check()?;
+            let middle = if low > 0.0 && high > 4.0 * low {
+                (low * high).sqrt()
+            } else {
+                0.5 * (low + high)
+            };
             if high - low <= 1e-6 * high {
                 break;
             }
-            let tilt = middle(low, high);
-            if enough(tilt) {
-                high = tilt;
+            if enough(&self.at(middle)) {
+                high = middle;
             } else {
-                low = tilt;
+                low = middle;
             }
         }
         Ok(self.at(high))
@@ -286,17 +245,11 @@ impl Cumulants {
 
     /// The tilt that moves the mean to what is looked for.
     pub(super) fn saddle(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<At> {
-        let square = |at: &At| at.deviation * at.deviation;
         match goal {
-            Question::Epsilon(epsilon) => {
-                self.tilt_where(|at| (at.mean - epsilon, square(at)), interrupt)
-            }
+            Question::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon, interrupt),
             Question::Delta(delta) => {
                 let wanted = libm::log(delta);
-                self.tilt_where(
-                    |at| (wanted - at.log_delta(), at.tilt * square(at)),
-                    interrupt,
-                )
+                self.tilt_where(|at| at.log_delta() <= wanted, interrupt)
             }
         }
     }
