@@ -38,6 +38,9 @@ const FALL: f64 = 5.0;
 const POINTS: usize = 256;
 const LAST_TABLE: f64 = 128.0;
 
+/// What a table may give over a grid for one epsilon, where the estimate is poor.
+const CLOSE: f64 = 1.01;
+
 /// Largest ratio of neighbours in a table: a chord is then above the curve by at most 0.2 %.
 const STEEPEST: f64 = 1.1;
 
@@ -142,6 +145,8 @@ pub(super) struct Table {
     low: f64,
     width: f64,
     deltas: Vec<f64>,
+    /// Whether a grid for one epsilon gives hardly less, at three of them.
+    is_close: bool,
 }
 
 impl Table {
@@ -329,8 +334,13 @@ impl Composition {
             return Ok(None);
         }
         let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
-        let most = libm::exp(log_delta + TRUSTED.1) + self.infinite();
-        Ok(table.at(epsilon).filter(|found| *found <= most))
+        let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
+        Ok(table.at(epsilon).filter(is_close))
+    }
+
+    /// Most of what is near an estimate.
+    fn trusted(&self, log_delta: f64) -> f64 {
+        libm::exp(log_delta + TRUSTED.1) + self.infinite()
     }
 
     /// Deltas of the larger direction where their logarithm falls from about `log_delta` by [`FALL`].
@@ -377,7 +387,21 @@ impl Composition {
                 *most = most.max(delta);
             }
         }
-        Ok(Table { low, width, deltas })
+        // Where the estimate is poor, or any grid of this size coarse, grids for single epsilons tell.
+        let mut is_close =
+            deltas[POINTS / 2] > self.trusted(self.estimate(epsilons[POINTS / 2], interrupt)?.0);
+        for at in [POINTS / 8, POINTS / 2, POINTS - POINTS / 8] {
+            is_close = is_close && {
+                let goal = Question::Epsilon(epsilons[POINTS - at]);
+                deltas[at] <= CLOSE * self.by_one_grid(goal, limits, interrupt)?
+            };
+        }
+        Ok(Table {
+            low,
+            width,
+            deltas,
+            is_close,
+        })
     }
 
     /// Mass to cut off each step; `None` where infinite losses alone are more than is wanted.
