@@ -403,7 +403,7 @@ def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> floa
     """Delta of one choice without its distances; a ``quick`` one may be larger."""
     left, leak = add_down(epsilon, -choice.pure_epsilon), choice.leak
     found = _delta(Mixture.of(choice, pure=False), left, quick=quick) if left >= 0.0 else 1.0
-    # Delta with pure events is at least that of the rest times the probability of their largest loss.
+    # With pure events it is at least that of the rest times the probability of their largest loss.
     unlikely = sum(n * math.log1p(math.exp(-size)) for size, n in choice.pure.items())
     if found and (left < 0.0 or unlikely > (NEARLY_SURE if quick else 0.0)):
         found = min(found, _delta(Mixture.of(choice), epsilon, quick=quick))
