@@ -9,7 +9,7 @@ use crate::accounting::subsampled::compose::{
 use crate::accounting::subsampled::law::{Atoms, Directions, GridLaw, discretise};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::{
-    Cumulants, DirectionPlan, LARGEST, Limits, OF_LOOK, OF_SEARCH, Question, pair_atoms,
+    Cumulants, DirectionPlan, LARGEST, Limits, OF_SEARCH, Question, pair_atoms,
 };
 use crate::accounting::subsampled::profile::zcdp_atoms;
 use crate::runtime::interrupt::Interrupt;
@@ -289,53 +289,45 @@ impl Composition {
         Ok(self.estimate(epsilon, interrupt)?.0)
     }
 
-    /// Upper bound on the larger direction's answer to `goal` by a table or one small grid.
+    /// Upper bound on the larger direction's answer to `goal` by a table or one grid.
+    ///
+    /// The law and epsilon decide which table is asked, so equal questions get equal answers.
     pub(super) fn quick_answer(
         &self,
         goal: Question,
         tables: &Tables,
+        limits: Limits,
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
-        if let Question::Epsilon(epsilon) = goal
-            && let Some(found) = self.tabulated(epsilon, tables, OF_LOOK, interrupt)?
-        {
-            return Ok(found);
+        let Question::Epsilon(epsilon) = goal else {
+            let tail = self.tail(goal, interrupt)?;
+            return tail.map_or(Ok(f64::INFINITY), |tail| {
+                self.by_one_grid(goal, tail, limits, interrupt)
+            });
+        };
+        let (log_delta, tail) = self.estimate(epsilon, interrupt)?;
+        let place = (log_delta / FALL).ceil();
+        if (-LAST_TABLE..=0.0).contains(&place) {
+            let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
+            let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
+            if let Some(found) = table.at(epsilon).filter(is_close) {
+                return Ok(found);
+            }
         }
-        self.by_one_grid(goal, OF_LOOK, interrupt)
+        self.by_one_grid(goal, tail, limits, interrupt)
     }
 
+    /// Upper bound where about `tail` of the mass of one step is cut off.
     fn by_one_grid(
         &self,
         goal: Question,
+        tail: f64,
         limits: Limits,
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
-        let Some(tail) = self.tail(goal, interrupt)? else {
-            return Ok(f64::INFINITY);
-        };
         let prepared = self.prepared(goal, tail, interrupt)?;
         let step = self.aligned(prepared.ways[0].plan.step);
         Ok(self.at_step(&prepared, goal, step, limits, interrupt)?.0)
-    }
-
-    /// Upper bound on delta by a table for all epsilons nearby; `None` where it may be far above.
-    ///
-    /// The law and `epsilon` decide which table is asked, so equal questions get equal answers.
-    pub(super) fn tabulated(
-        &self,
-        epsilon: f64,
-        tables: &Tables,
-        limits: Limits,
-        interrupt: &dyn Interrupt,
-    ) -> Result<Option<f64>> {
-        let log_delta = self.estimate(epsilon, interrupt)?.0;
-        let place = (log_delta / FALL).ceil();
-        if !(-LAST_TABLE..=0.0).contains(&place) {
-            return Ok(None);
-        }
-        let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
-        let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
-        Ok(table.at(epsilon).filter(is_close))
     }
 
     /// Most of what is near an estimate.
@@ -388,12 +380,14 @@ impl Composition {
             }
         }
         // Where the estimate is poor, or any grid of this size coarse, grids for single epsilons tell.
-        let mut is_close =
-            deltas[POINTS / 2] > self.trusted(self.estimate(epsilons[POINTS / 2], interrupt)?.0);
+        let (log_delta, _) = self.estimate(epsilons[POINTS / 2], interrupt)?;
+        let mut is_close = deltas[POINTS / 2] > self.trusted(log_delta);
         for at in [POINTS / 8, POINTS / 2, POINTS - POINTS / 8] {
             is_close = is_close && {
-                let goal = Question::Epsilon(epsilons[POINTS - at]);
-                deltas[at] <= CLOSE * self.by_one_grid(goal, limits, interrupt)?
+                let epsilon = epsilons[POINTS - at];
+                let (_, tail) = self.estimate(epsilon, interrupt)?;
+                let goal = Question::Epsilon(epsilon);
+                deltas[at] <= CLOSE * self.by_one_grid(goal, tail, limits, interrupt)?
             };
         }
         Ok(Table {

@@ -19,7 +19,7 @@ mod single;
 use crate::accounting::subsampled::law::Atoms;
 use crate::accounting::subsampled::mixed::{Answer, Composition, Tables};
 use crate::accounting::subsampled::pair::{Pair, ULP};
-use crate::accounting::subsampled::plan::{OF_SEARCH, Question};
+use crate::accounting::subsampled::plan::{OF_LOOK, OF_SEARCH, Question};
 use crate::accounting::{check_not_negative, check_positive};
 use crate::error::{Result, require};
 use crate::runtime::interrupt::Interrupt;
@@ -130,7 +130,7 @@ struct Effort<'a> {
     coarse: bool,
     /// Most grids, in those of a search.
     most_work: Option<u32>,
-    /// Tables that may hold the answer.
+    /// Tables that may hold the answer: one of them or one grid, instead of the above.
     tables: Option<&'a Tables>,
 }
 
@@ -168,13 +168,13 @@ fn answer(
     };
     let mut composed = composition(steps, replace_one);
     (composed.coarse, composed.most_work) = (effort.coarse, effort.most_work);
-    let most = by_joins.min(most);
-    if let (Some(tables), Question::Epsilon(epsilon)) = (effort.tables, question)
-        && let Some(found) = composed.tabulated(epsilon, tables, OF_SEARCH, interrupt)?
-    {
-        return Ok(found.min(most).into());
-    }
-    Ok(composed.answer(question, interrupt)?.or(most))
+    let found = match effort.tables {
+        Some(tables) => {
+            Answer::from(composed.quick_answer(question, tables, OF_SEARCH, interrupt)?)
+        }
+        None => composed.answer(question, interrupt)?,
+    };
+    Ok(found.or(by_joins.min(most)))
 }
 
 fn composition(steps: Subsampled, replace_one: bool) -> Composition {
@@ -355,12 +355,11 @@ impl LossDistribution {
         question.check()?;
         let tables = &self.tables;
         match &self.kind {
-            Kind::Mixed(composition) => composition.quick_answer(question, tables, interrupt),
+            Kind::Mixed(law) => law.quick_answer(question, tables, OF_LOOK, interrupt),
             Kind::Step(steps, replace_one) => {
                 let quick = Effort {
-                    coarse: true,
-                    most_work: Some(1),
                     tables: Some(tables),
+                    ..Effort::default()
                 };
                 Ok(answer(quick, *steps, question, *replace_one, interrupt)?.value)
             }
