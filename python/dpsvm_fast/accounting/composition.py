@@ -280,27 +280,41 @@ def _choice_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> flo
     return min(1.0, best)
 
 
-def _choice_epsilon(choice: Totals, delta: float, *, quick: bool = False) -> float:
-    """Return epsilon of one choice: the smallest that also covers the distances."""
+def _choice_epsilon(
+    choice: Totals, delta: float, *, quick: bool = False, enough: float = 0.0
+) -> float:
+    """Return epsilon of one choice: the smallest that also covers the distances.
+
+    Nobody looks closer at what is ``enough``.
+    """
     ask = partial(_epsilon_of_rest, choice, delta=delta)
     if not choice.distance:
         return ask(0.0, quick=quick)
-    found = _enough(partial(ask, quick=True))
+    quickly, rounds = partial(ask, quick=True), CLOSER_ROUNDS
+    found = _enough(quickly)
+    if math.isinf(found):
+        found = _beside_shares(quickly, choice, delta)
     if quick:
         return found
-    for share in SHARES if math.isinf(found) else ():
-        asked = _where_distances_take(share, choice, delta)
-        needed = ask(asked)
-        if needed <= asked:
-            found = needed
-            break
-    for _ in range(CLOSER_ROUNDS if math.isfinite(found) else 0):
+    if math.isinf(found):
+        found, rounds = _beside_shares(ask, choice, delta), 1
+    for _ in range(rounds if enough < found < math.inf else 0):
         # At a point that is enough, what is needed is enough itself.
         before = _left(choice, found, delta)
         found = min(found, ask(found))
-        if _left(choice, found, delta) - before <= LITTLE_LEFT * delta:
+        if found <= enough or _left(choice, found, delta) - before <= LITTLE_LEFT * delta:
             break
     return found
+
+
+def _beside_shares(ask: Function, choice: Totals, delta: float) -> float:
+    """Return an epsilon that is enough beside distances that take a known share of delta."""
+    for share in SHARES:
+        asked = _where_distances_take(share, choice, delta)
+        needed = ask(asked)
+        if needed <= asked:
+            return needed
+    return math.inf
 
 
 def _where_distances_take(share: float, choice: Totals, delta: float) -> float:
@@ -340,6 +354,9 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
     left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
+    if quick and choice.distance:
+        # What is needed at the next epsilon is then mostly known.
+        left = _short(left)
     found = _epsilon(Mixture.of(choice), left, quick=quick)
     # A part with a rare and huge loss makes the grid for all coarse.
     simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
@@ -624,6 +641,12 @@ def _in_full(mixture: Mixture, delta: float, most_share: float) -> tuple[Mixture
         for name in ("pure", "sampled", "objective")
     }
     return mixture._replace(**kept), in_full, left
+
+
+def _short(delta: float) -> float:
+    """Round down to ten binary digits."""
+    share, power = math.frexp(delta)
+    return math.ldexp(math.floor(share * 1024.0), power - 10)
 
 
 def _share(delta: float) -> float:
@@ -1457,7 +1480,7 @@ def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, whatever that takes."""
     nearly, alone = min(epsilon * NEARLY, MOST_NEARLY), _epsilon_of_rest(choice, epsilon, delta)
     if alone > epsilon and _gains(choice, epsilon, delta):
-        alone = min(alone, _choice_epsilon(choice, delta))
+        alone = min(alone, _choice_epsilon(choice, delta, enough=epsilon))
     # Near the end of a budget delta may show what a rounded epsilon does not.
     near = delta > 0.0 and alone - epsilon <= nearly
     return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)

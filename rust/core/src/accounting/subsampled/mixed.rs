@@ -1,6 +1,6 @@
 //! Any number of events composed, in both directions of the relation.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::Result;
 use crate::accounting::subsampled::compose::{
@@ -36,7 +36,7 @@ const SETTLED: f64 = 3e-4;
 /// table.
 const FALL: f64 = 5.0;
 const POINTS: usize = 256;
-const LAST_TABLE: f64 = 128.0;
+const LAST_TABLE: f64 = 16.0;
 
 /// What a table may give over a grid for one epsilon, where the estimate is poor.
 const CLOSE: f64 = 1.01;
@@ -174,9 +174,9 @@ impl Table {
     }
 }
 
-/// Tables that were asked for, by place.
+/// Tables that were asked for, by place, and about the log of delta at 0.
 #[derive(Debug, Default)]
-pub(super) struct Tables(Mutex<Vec<(i64, Arc<Table>)>>);
+pub(super) struct Tables(Mutex<Vec<(i64, Arc<Table>)>>, OnceLock<f64>);
 
 impl Tables {
     /// The table at a place, made by `make` the first time.
@@ -192,6 +192,14 @@ impl Tables {
         let table = Arc::new(make()?);
         known().push((place, table.clone()));
         Ok(table)
+    }
+
+    /// About the log of delta at 0, found by `estimate` the first time.
+    fn start(&self, estimate: impl FnOnce() -> Result<f64>) -> Result<f64> {
+        match self.1.get() {
+            Some(known) => Ok(*known),
+            None => estimate().map(|found| *self.1.get_or_init(|| found)),
+        }
     }
 }
 
@@ -213,21 +221,29 @@ impl Composition {
         self.pairs.iter().any(|(pair, _)| !pair.replace)
     }
 
-    /// Whether the second law's loss is always below the epsilon of `goal`: its delta is 0.
+    /// Upper bound on a direction's answer from its largest loss; infinite if that is not known.
     ///
     /// One step without the record loses at most `-ln(1 - q)` to one with it.
-    fn never_loses(&self, goal: Question) -> bool {
-        let Question::Epsilon(epsilon) = goal else {
-            return false;
-        };
-        if !self.atoms.is_empty() || self.rho > 0.0 || self.pairs.iter().any(|(p, _)| p.replace) {
-            return false;
+    fn most(&self, reversed: bool, goal: Question) -> f64 {
+        let unknown = !reversed || !self.atoms.is_empty() || self.rho > 0.0;
+        if unknown || self.pairs.iter().any(|(pair, _)| pair.replace) {
+            return f64::INFINITY;
         }
         let losses = self.pairs.iter();
         let most: f64 = losses
             .map(|(pair, times)| times * pair.most_without())
             .sum();
-        epsilon > most * (1.0 + 1e-9)
+        let most = most * (1.0 + 1e-9);
+        match goal {
+            Question::Epsilon(epsilon) if epsilon > most => 0.0,
+            Question::Epsilon(epsilon) => -libm::expm1(epsilon - most) * (1.0 + 8.0 * ULP),
+            Question::Delta(_) => most,
+        }
+    }
+
+    /// Whether the second direction's delta is 0 at the epsilon of `goal`.
+    fn never_loses(&self, goal: Question) -> bool {
+        self.most(true, goal) == 0.0
     }
 
     /// The laws known by atoms, the zero-concentrated one included.
@@ -306,6 +322,9 @@ impl Composition {
             });
         };
         let (log_delta, tail) = self.estimate(epsilon, interrupt)?;
+        // Delta does not rise, but a poor estimate may.
+        let start = tables.start(|| Ok(self.estimate(0.0, interrupt)?.0))?;
+        let log_delta = log_delta.min(start);
         let place = (log_delta / FALL).ceil();
         if (-LAST_TABLE..=0.0).contains(&place) {
             let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
@@ -341,17 +360,22 @@ impl Composition {
         let tail = CUT * libm::exp(log_delta - FALL) / self.steps();
         let atoms = self.all_atoms(tail);
         let (mut low, mut high, mut step) = (0.0_f64, 0.0_f64, f64::INFINITY);
-        let mut ways = Vec::with_capacity(2);
-        for reversed in [false, true]
-            .into_iter()
-            .take(1 + usize::from(self.has_directions()))
-        {
+        let both = 1 + usize::from(self.has_directions());
+        let mut directions = Vec::with_capacity(2);
+        for reversed in [false, true].into_iter().take(both) {
             let cumulants = self.cumulants(&atoms, tail, reversed);
             if log_delta < 0.0 {
                 low = low.max(cumulants.saddle(delta(0.0), interrupt)?.mean);
             }
             high = high.max(cumulants.saddle(delta(1.0), interrupt)?.mean);
-            let plan = cumulants.plan(delta(0.5), interrupt)?;
+            directions.push((reversed, cumulants));
+        }
+        if self.never_loses(Question::Epsilon(0.5 * (low + high))) {
+            directions.truncate(1);
+        }
+        let mut ways = Vec::with_capacity(2);
+        for (reversed, cumulants) in directions {
+            let plan = cumulants.plan_between(low, high, interrupt)?;
             step = step.min(plan.step);
             ways.push(Direction {
                 reversed,
@@ -362,12 +386,18 @@ impl Composition {
         let prepared = Prepared { atoms, tail, ways };
         let width = (high - low) / POINTS as f64;
         let epsilons: Vec<f64> = (0..=POINTS).rev().map(|i| low + i as f64 * width).collect();
+        // What the second direction loses at most will do for it, where that is 0 in the middle.
         let mut deltas = vec![0.0_f64; epsilons.len()];
+        if prepared.ways.len() < both {
+            for (delta, epsilon) in deltas.iter_mut().rev().zip(&epsilons) {
+                *delta = self.most(true, Question::Epsilon(*epsilon));
+            }
+        }
         let mut grid: Option<Grid> = None;
         for way in &prepared.ways {
             let plan = way
                 .cumulants
-                .with_step(&way.plan, delta(0.5), self.aligned(step), limits);
+                .with_step(&way.plan, Question::Epsilon(low), self.aligned(step), limits);
             let grid = match &mut grid {
                 Some(grid) if grid.step == plan.step => grid,
                 other => other.insert(self.grid(&prepared, plan.step, interrupt)?),
@@ -375,8 +405,10 @@ impl Composition {
             let found = grid
                 .one_way(way.reversed, plan)
                 .deltas(&epsilons, interrupt)?;
-            for (most, delta) in deltas.iter_mut().rev().zip(found) {
-                *most = most.max(delta);
+            let found = epsilons.iter().zip(found);
+            for (largest, (epsilon, delta)) in deltas.iter_mut().rev().zip(found) {
+                let most = self.most(way.reversed, Question::Epsilon(*epsilon));
+                *largest = largest.max(delta.min(most));
             }
         }
         // Where the estimate is poor, or any grid of this size coarse, grids for single epsilons tell.
@@ -513,10 +545,12 @@ impl Composition {
             .with_step(&ways[0].plan, reduced, step, limits);
         let used = plan.step;
         let grid = self.grid(prepared, plan.step, interrupt)?;
+        let most = |way: &Direction| self.most(way.reversed, goal);
         let first = grid
             .one_way(ways[0].reversed, plan)
-            .answer(goal, interrupt)?;
-        let Some(way) = ways.get(1) else {
+            .answer(goal, interrupt)?
+            .min(most(&ways[0]));
+        let Some(way) = ways.get(1).filter(|way| most(way) > first) else {
             return Ok((first, used));
         };
         let plan = way
@@ -528,7 +562,8 @@ impl Composition {
                 return Ok((first, used));
             }
             if way.plan.step >= grid.step {
-                return Ok((first.max(one.answer(goal, interrupt)?), used));
+                let second = one.answer(goal, interrupt)?.min(most(way));
+                return Ok((first.max(second), used));
             }
         }
         let plan = way
@@ -536,7 +571,7 @@ impl Composition {
             .with_step(&way.plan, reduced, way.plan.step, limits);
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let second = grid.one_way(way.reversed, plan).answer(goal, interrupt)?;
-        Ok((first.max(second), used))
+        Ok((first.max(second.min(most(way))), used))
     }
 
     /// A step of at most `step` with the only pure event's losses on the grid.

@@ -283,7 +283,23 @@ impl Cumulants {
     /// Tilt, window and step for `goal`.
     pub(super) fn plan(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<DirectionPlan> {
         let at = self.saddle(goal, interrupt)?;
-        let mut plan = self.plan_at(&at, goal);
+        Ok(self.with_usual_step(&at, goal))
+    }
+
+    /// The same for all epsilons from `low` to `high`, with the tilt for the middle.
+    pub(super) fn plan_between(
+        &self,
+        low: f64,
+        high: f64,
+        interrupt: &dyn Interrupt,
+    ) -> Result<DirectionPlan> {
+        let at = self.saddle(Question::Epsilon(0.5 * (low + high)), interrupt)?;
+        Ok(self.with_usual_step(&at, Question::Epsilon(low)))
+    }
+
+    /// The window at a given tilt, and a step that is fine enough.
+    fn with_usual_step(&self, at: &At, goal: Question) -> DirectionPlan {
+        let mut plan = self.plan_at(at, goal);
         let epsilon = match goal {
             Question::Epsilon(epsilon) => epsilon,
             Question::Delta(_) => at.mean,
@@ -297,7 +313,7 @@ impl Cumulants {
             .min(window / 64.0)
             .min(LARGEST_STEP);
         plan.step = short(step);
-        Ok(plan)
+        plan
     }
 
     /// `plan` for a step, which may be too coarse for its tilt, or a larger one within `limits`.
