@@ -326,6 +326,34 @@ def test_distances_far_below_a_large_budget_need_no_closer_look(
     assert totals_fit(of_events(events), 100.0, 1e-5)
 
 
+def test_distances_are_shown_quickly_where_they_may_take_half_of_delta(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """At the epsilon that the steps need alone, distances cost more than delta."""
+    events = [sampled(1.0, 0.02, 1000), DistanceEvent(1e-9, "add_remove")]
+    alone = composed_epsilon(events[:1], 1e-5)
+    distance = DistanceEvent(0.3e-5 / (1.0 + math.exp(1.02 * alone)), "add_remove")
+    close = composed_epsilon([events[0], distance], 1e-5)
+    assert alone < close < 1.05 * alone
+    monkeypatch.setattr(composition, "_is_shown_closely", lambda *_: pytest.fail("looked closely"))
+    assert totals_fit(of_events([events[0], distance]), 1.1 * alone, 1e-5)
+
+
+def test_nobody_looks_closely_at_equal_answers() -> None:
+    """With one more than are looked at closely, the quick answer of one decides anyway."""
+    looks = []
+
+    def ask(subject: float, *, quick: bool = False) -> float:
+        looks.extend([] if quick else [subject])
+        return subject if quick else 0.5 * subject
+
+    assert composition.largest(ask, [1.0, 1.0002, 1.0001, 1.0003, 0.2]) == pytest.approx(1.0, 1e-3)
+    assert looks == []
+    assert composition.largest(ask, [4.0, 3.0, 1.0001, 1.0, 0.2]) == 2.0
+    assert looks == [4.0, 3.0]
+    assert composition.largest(ask, [4.0, 3.0]) == 2.0
+
+
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_a_new_handle_decides_as_one_that_lives(adjacency: str) -> None:
     """Whatever the living one has computed: near the end of the budget, in another order."""

@@ -127,6 +127,8 @@ NEARLY_SURE = 0.05
 # result falls in a few close rounds, unless that leaves less than a share of delta.
 QUICK_MARGIN, COARSER, LITTLE_LEFT = 1e-4, 2.0, 1e-4
 SHARES, MAX_ROUNDS, CLOSER_ROUNDS = (0.5, 0.9), 20, 2
+# A close answer is hardly ever below this share of a quick one.
+CLOSER_SHARE = 0.8
 
 
 def distance_delta(distance: Fraction, epsilon: float) -> float:
@@ -204,6 +206,8 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 # Choices, or periods, that are looked at closely for one answer, and choices of all periods for one
 # spend: for others quick bounds decide.
 MOST_CLOSELY, MOST_LOOKS = 3, 6
+# An answer this many times another one is hardly larger.
+HARDLY_LARGER = 1.001
 # Of more choices than these, basic composition tells which ones to look at.
 FEW_CHOICES = 8
 # A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
@@ -244,12 +248,17 @@ def largest(
         return ask(*subjects, quick=quick)
     bounds = [(simply(one), one) for one in subjects]
     bounds = [(ask(one, quick=True) if math.isinf(top) else top, one) for top, one in bounds]
+    bounds.sort(key=itemgetter(0), reverse=True)
     found, asked, most = -math.inf, 0, 0 if quick else MOST_CLOSELY
-    for bound, one in sorted(bounds, key=itemgetter(0), reverse=True):
+    if len(bounds) > most and not quick:
+        # One of these has a quick answer only: nobody looks closely at what is hardly larger.
+        found = min(min(top, ask(one, quick=True)) for top, one in bounds[: most + 1])
+    for bound, one in bounds:
         if bound <= found:
             break
-        answer = min(bound, ask(one, quick=True)) if asked or quick else math.inf
-        if answer > found and asked < most:
+        quickly = asked or quick or found > -math.inf
+        answer = min(bound, ask(one, quick=True)) if quickly else math.inf
+        if answer > HARDLY_LARGER * found and asked < most:
             answer, asked = min(answer, ask(one)), asked + 1
         found = max(found, answer)
     return found
@@ -291,13 +300,15 @@ def _choice_epsilon(
     if not choice.distance:
         return ask(0.0, quick=quick)
     quickly, rounds = partial(ask, quick=True), CLOSER_ROUNDS
-    found = _enough(quickly)
+    least = quickly(0.0)
+    found = _enough(quickly, least)
     if math.isinf(found):
-        found = _beside_shares(quickly, choice, delta)
+        found = _beside_shares(quickly, choice, delta, least)
     if quick:
         return found
     if math.isinf(found):
-        found, rounds = _beside_shares(ask, choice, delta), 1
+        least = CLOSER_SHARE * least if math.isfinite(least) else 0.0
+        found, rounds = _beside_shares(ask, choice, delta, least), 1
     for _ in range(rounds if enough < found < math.inf else 0):
         # At a point that is enough, what is needed is enough itself.
         before = _left(choice, found, delta)
@@ -307,11 +318,14 @@ def _choice_epsilon(
     return found
 
 
-def _beside_shares(ask: Function, choice: Totals, delta: float) -> float:
-    """Return an epsilon that is enough beside distances that take a known share of delta."""
+def _beside_shares(ask: Function, choice: Totals, delta: float, least: float) -> float:
+    """Return an epsilon that is enough beside distances that take a known share of delta.
+
+    No answer is expected below ``least``.
+    """
     for share in SHARES:
         asked = _where_distances_take(share, choice, delta)
-        needed = ask(asked)
+        needed = ask(asked) if asked >= least else math.inf
         if needed <= asked:
             return needed
     return math.inf
@@ -325,9 +339,12 @@ def _where_distances_take(share: float, choice: Totals, delta: float) -> float:
     return min(max(0.0, math.log(share * delta / cost)), MAX_EPSILON)
 
 
-def _enough(ask: Function) -> float:
-    """Return an epsilon that is enough for what is needed beside the distances at it."""
-    found, margin = ask(0.0), QUICK_MARGIN
+def _enough(ask: Function, found: float) -> float:
+    """Return an epsilon that is enough for what is needed beside the distances at it.
+
+    Without them it is ``found``.
+    """
+    margin = QUICK_MARGIN
     for _ in range(MAX_ROUNDS):
         if not math.isfinite(found):
             break
@@ -1141,6 +1158,8 @@ def _size(group: Group) -> float:
 # Most points of the profile of one run, and the least step from one to the next over the numbers
 # there, a larger one at a jump of what takes long.
 MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-3
+# A point at that share of a chord, or more, shows that closer ones are hardly worth their time.
+STRAIGHT = 0.98
 # By how much its logarithm may fall between two points: more where questions take longer.
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 # Points of a profile that is composed with other events.
@@ -1224,27 +1243,39 @@ def base_curve(found: list[Totals]) -> BaseCurve:
     x, g = [0.0], [max(last)]
     first = step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
 
+    costly = fall == COSTLY_FALL
+
     def least(epsilon: float) -> float:
-        costly = COSTLY_STEP * max(epsilon, first) if fall == COSTLY_FALL else 0.0
-        return max(SMALLEST_STEP * (1.0 + epsilon), costly)
+        far = COSTLY_STEP * max(epsilon, first) if costly else 0.0
+        return max(SMALLEST_STEP * (1.0 + epsilon), far)
+
+    def is_straight(middle: float, delta: float, right: float, right_delta: float) -> bool:
+        """Whether the chord to a point on the right is hardly above the middle, or below it."""
+        share = math.expm1(middle - x[-1]) / math.expm1(right - x[-1])
+        return delta >= STRAIGHT * (g[-1] + (right_delta - g[-1]) * share)
 
     # What was too far away is a point later on.
     ahead: list[tuple[float, list[float]]] = []
+    straight = False
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MAX_POINTS:
         at = x[-1] + step
-        if ahead and at > ahead[-1][0] - 0.5 * step:
+        is_known = bool(ahead) and (straight or at > ahead[-1][0] - 0.5 * step)
+        if is_known:
             at, values = ahead.pop()
         else:
             values = deltas(at, last)
+            far = [(right, max(found)) for right, found in ahead[-1:]]
+            straight = costly and any(is_straight(at, max(values), *point) for point in far)
         step = at - x[-1]
         fell = math.log(g[-1] / max(*values, 0.5 * limit))
-        if fell > 2.0 * fall and max(values) > limit and step > least(x[-1]):
+        is_far = fell > 2.0 * fall and max(values) > limit and step > least(x[-1])
+        if is_far and not straight:
             ahead.append((at, values))
             step *= 0.5
             continue
         x.append(at)
         g.append(max(values))
-        last = values
+        last, straight = values, straight and not is_known
         step *= min(2.0, max(0.5, fall / max(fell, 1e-3 * fall)))
         step = max(step, least(x[-1]))
     return BaseCurve(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))
@@ -1452,12 +1483,12 @@ def totals_fit(
     left = []
     for choice in choices(totals):
         shown = _is_decided_quickly(choice, epsilon, delta)
-        if shown is False:
-            return False
         if shown is None:
             left.append(choice)
+        if shown is False or len(left) > MOST_CLOSELY:
+            return False
     taken = left if looks is None else list(itertools.islice(looks, len(left)))
-    if len(left) > min(MOST_CLOSELY, len(taken)):
+    if len(left) > len(taken):
         return False
     return all(_is_shown_closely(choice, epsilon, delta) for choice in left)
 

@@ -349,6 +349,34 @@ fn quick_deltas_are_close_bounds_whatever_was_asked_before() -> Result<()> {
     Ok(())
 }
 
+/// A rare and huge loss makes grids coarse; without the record the loss is at most `-n ln(1 - q)`.
+// Proof: accountant, "The largest loss"
+#[test]
+fn rare_huge_losses_leave_the_other_direction_small() -> Result<()> {
+    let (rate, n_steps) = (1.29e-8, 272_363);
+    let events = Events {
+        subsampled: vec![Subsampled {
+            noise_multiplier: 0.278,
+            sampling_rate: rate,
+            n_steps,
+        }],
+        ..Events::default()
+    };
+    let law = LossDistribution::new(&events, false)?;
+    let most = -libm::log1p(-rate) * n_steps as f64;
+    let mut last = 1.0;
+    for share in [0.0, 0.5, 0.9, 0.999, 1.0 - 1e-7, 1.0, 1.001, 2.0, 50.0] {
+        let found = law.quick_delta(share * most, &Never)?;
+        // The direction with the record has at most 4e-4 from `most` / 2 on.
+        let without = -libm::expm1((share - 1.0).min(0.0) * most);
+        let with = if share < 0.5 { 1.0 } else { 4e-4 };
+        assert!(found <= (without * (1.0 + 1e-6)).max(with), "{share}: {found}");
+        assert!(found <= 1.01 * last, "{share}: {found} {last}");
+        last = found;
+    }
+    Ok(())
+}
+
 // Proof: accountant, "The accountant"
 #[test]
 fn pure_events_meet_the_optimal_composition() -> Result<()> {

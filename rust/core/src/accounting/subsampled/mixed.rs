@@ -172,6 +172,13 @@ impl Table {
         let over = (high - low).max(0.0) * (share * (1.0 + 16.0 * ULP)).min(1.0);
         Some(((low + over) * (1.0 + 4.0 * ULP)).min(1.0))
     }
+
+    /// Upper bound on delta beyond the largest epsilon of the table; 1 before it.
+    fn beyond(&self, epsilon: f64) -> f64 {
+        let is_beyond = epsilon >= self.low + POINTS as f64 * self.width;
+        let last = self.deltas.last().filter(|_| is_beyond);
+        last.copied().unwrap_or(1.0)
+    }
 }
 
 /// Tables that were asked for, by place, and about the log of delta at 0.
@@ -326,14 +333,21 @@ impl Composition {
         let start = tables.start(|| Ok(self.estimate(0.0, interrupt)?.0))?;
         let log_delta = log_delta.min(start);
         let place = (log_delta / FALL).ceil();
+        let mut known = 1.0;
         if (-LAST_TABLE..=0.0).contains(&place) {
             let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
             let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
             if let Some(found) = table.at(epsilon).filter(is_close) {
                 return Ok(found);
             }
+            // A poor estimate may rise again, delta does not.
+            known = table.beyond(epsilon);
+            if known <= self.trusted(log_delta) {
+                return Ok(known);
+            }
         }
-        self.by_one_grid(goal, tail, limits, interrupt)
+        let found = self.by_one_grid(goal, tail, limits, interrupt)?;
+        Ok(found.min(known))
     }
 
     /// Upper bound where about `tail` of the mass of one step is cut off.
