@@ -326,17 +326,30 @@ def test_distances_far_below_a_large_budget_need_no_closer_look(
     assert totals_fit(of_events(events), 100.0, 1e-5)
 
 
-def test_distances_are_shown_quickly_where_they_may_take_half_of_delta(
+def test_close_looks_beside_distances_end_at_what_is_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """At the epsilon that the steps need alone, distances cost more than delta."""
-    events = [sampled(1.0, 0.02, 1000), DistanceEvent(1e-9, "add_remove")]
-    alone = composed_epsilon(events[:1], 1e-5)
-    distance = DistanceEvent(0.3e-5 / (1.0 + math.exp(1.02 * alone)), "add_remove")
-    close = composed_epsilon([events[0], distance], 1e-5)
-    assert alone < close < 1.05 * alone
-    monkeypatch.setattr(composition, "_is_shown_closely", lambda *_: pytest.fail("looked closely"))
-    assert totals_fit(of_events([events[0], distance]), 1.1 * alone, 1e-5)
+    """Quick answers are too large here: more than delta allows distances to take."""
+    (choice,) = choices(of_events([DistanceEvent(1e-5 * math.exp(-20.6), "add_remove")]))
+    looks = []
+
+    def needed(one: Totals, epsilon: float, delta: float, *, quick: bool = False) -> float:
+        left = composition._left(one, epsilon, delta)
+        looks.extend([] if quick or left <= 0.0 else [epsilon])
+        close = 20.0 + 0.2 * math.log(delta / left) if left > 0.0 else math.inf
+        return 1.03 * close if quick else close
+
+    monkeypatch.setattr(composition, "_epsilon_of_rest", needed)
+    assert composition._choice_epsilon(choice, 1e-5, quick=True) == math.inf
+    found = composition._choice_epsilon(choice, 1e-5, enough=25.0)
+    assert (len(looks), needed(choice, found, 1e-5)) == (2, pytest.approx(20.4, abs=0.1))
+    closer = composition._choice_epsilon(choice, 1e-5)
+    assert needed(choice, closer, 1e-5) <= closer < found
+    # Nobody looks where even what is needed without distances is far more than they allow.
+    (choice,) = choices(of_events([DistanceEvent(1e-5 * math.exp(-15.0), "add_remove")]))
+    looks.clear()
+    assert composition._choice_epsilon(choice, 1e-5) == math.inf
+    assert looks == []
 
 
 def test_nobody_looks_closely_at_equal_answers() -> None:

@@ -300,15 +300,17 @@ def _choice_epsilon(
     if not choice.distance:
         return ask(0.0, quick=quick)
     quickly, rounds = partial(ask, quick=True), CLOSER_ROUNDS
-    least = quickly(0.0)
-    found = _enough(quickly, least)
-    if math.isinf(found):
-        found = _beside_shares(quickly, choice, delta, least)
+    found = _enough(quickly)
     if quick:
         return found
     if math.isinf(found):
-        least = CLOSER_SHARE * least if math.isfinite(least) else 0.0
-        found, rounds = _beside_shares(ask, choice, delta, least), 1
+        rounds, least = 1, CLOSER_SHARE * quickly(0.0)
+        for share in SHARES:
+            asked = _where_distances_take(share, choice, delta)
+            needed = math.inf if asked < least < math.inf else ask(asked)
+            if needed <= asked:
+                found = needed
+                break
     for _ in range(rounds if enough < found < math.inf else 0):
         # At a point that is enough, what is needed is enough itself.
         before = _left(choice, found, delta)
@@ -316,19 +318,6 @@ def _choice_epsilon(
         if found <= enough or _left(choice, found, delta) - before <= LITTLE_LEFT * delta:
             break
     return found
-
-
-def _beside_shares(ask: Function, choice: Totals, delta: float, least: float) -> float:
-    """Return an epsilon that is enough beside distances that take a known share of delta.
-
-    No answer is expected below ``least``.
-    """
-    for share in SHARES:
-        asked = _where_distances_take(share, choice, delta)
-        needed = ask(asked) if asked >= least else math.inf
-        if needed <= asked:
-            return needed
-    return math.inf
 
 
 def _where_distances_take(share: float, choice: Totals, delta: float) -> float:
@@ -339,12 +328,9 @@ def _where_distances_take(share: float, choice: Totals, delta: float) -> float:
     return min(max(0.0, math.log(share * delta / cost)), MAX_EPSILON)
 
 
-def _enough(ask: Function, found: float) -> float:
-    """Return an epsilon that is enough for what is needed beside the distances at it.
-
-    Without them it is ``found``.
-    """
-    margin = QUICK_MARGIN
+def _enough(ask: Function) -> float:
+    """Return an epsilon that is enough for what is needed beside the distances at it."""
+    found, margin = ask(0.0), QUICK_MARGIN
     for _ in range(MAX_ROUNDS):
         if not math.isfinite(found):
             break
