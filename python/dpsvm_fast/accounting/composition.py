@@ -647,9 +647,9 @@ def _in_full(mixture: Mixture, delta: float, most_share: float) -> tuple[Mixture
 
 
 def _short(delta: float) -> float:
-    """Round down to ten binary digits."""
+    """Round down to twenty binary digits."""
     share, power = math.frexp(delta)
-    return math.ldexp(math.floor(share * 1024.0), power - 10)
+    return math.ldexp(math.floor(math.ldexp(share, 20)), power - 20)
 
 
 def _share(delta: float) -> float:

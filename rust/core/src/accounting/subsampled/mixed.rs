@@ -139,6 +139,13 @@ struct Prepared {
     ways: Vec<Direction>,
 }
 
+/// Upper bound as computed, that with the largest loss as well, and the step of the grid.
+struct Found {
+    computed: f64,
+    value: f64,
+    step: f64,
+}
+
 /// Upper bounds on delta at evenly spaced epsilons.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -360,7 +367,7 @@ impl Composition {
     ) -> Result<f64> {
         let prepared = self.prepared(goal, tail, interrupt)?;
         let step = self.aligned(prepared.ways[0].plan.step);
-        Ok(self.at_step(&prepared, goal, step, limits, interrupt)?.0)
+        Ok(self.at_step(&prepared, goal, step, limits, interrupt)?.value)
     }
 
     /// Most of what is near an estimate.
@@ -374,9 +381,11 @@ impl Composition {
         let tail = CUT * libm::exp(log_delta - FALL) / self.steps();
         let atoms = self.all_atoms(tail);
         let (mut low, mut high, mut step) = (0.0_f64, 0.0_f64, f64::INFINITY);
-        let both = 1 + usize::from(self.has_directions());
         let mut directions = Vec::with_capacity(2);
-        for reversed in [false, true].into_iter().take(both) {
+        for reversed in [false, true]
+            .into_iter()
+            .take(1 + usize::from(self.has_directions()))
+        {
             let cumulants = self.cumulants(&atoms, tail, reversed);
             if log_delta < 0.0 {
                 low = low.max(cumulants.saddle(delta(0.0), interrupt)?.mean);
@@ -384,8 +393,10 @@ impl Composition {
             high = high.max(cumulants.saddle(delta(1.0), interrupt)?.mean);
             directions.push((reversed, cumulants));
         }
-        if self.never_loses(Question::Epsilon(0.5 * (low + high))) {
+        let without = self.most(true, Question::Delta(0.0));
+        if without < 0.5 * (low + high) {
             directions.truncate(1);
+            low = low.max(without.next_up());
         }
         let mut ways = Vec::with_capacity(2);
         for (reversed, cumulants) in directions {
@@ -400,13 +411,7 @@ impl Composition {
         let prepared = Prepared { atoms, tail, ways };
         let width = (high - low) / POINTS as f64;
         let epsilons: Vec<f64> = (0..=POINTS).rev().map(|i| low + i as f64 * width).collect();
-        // What the second direction loses at most will do for it, where that is 0 in the middle.
         let mut deltas = vec![0.0_f64; epsilons.len()];
-        if prepared.ways.len() < both {
-            for (delta, epsilon) in deltas.iter_mut().rev().zip(&epsilons) {
-                *delta = self.most(true, Question::Epsilon(*epsilon));
-            }
-        }
         let mut grid: Option<Grid> = None;
         for way in &prepared.ways {
             let plan = way
@@ -466,12 +471,15 @@ impl Composition {
         // What a search finds is where an answer begins: an answer is never larger.
         let mut limits = OF_SEARCH;
         let mut answer = Answer::from(f64::INFINITY);
+        let mut value = f64::INFINITY;
         let (mut halvings, mut cuts) = (0, 0);
         let mut prepared = self.prepared(goal, tail, interrupt)?;
         loop {
             let decides = &prepared.ways[0];
             let step = self.aligned(decides.plan.step) * libm::exp2(-f64::from(halvings));
-            let (found, used) = self.at_step(&prepared, goal, step, limits, interrupt)?;
+            let at = self.at_step(&prepared, goal, step, limits, interrupt)?;
+            let (found, used) = (at.computed, at.step);
+            value = value.min(at.value);
             answer.work += if limits == LARGEST { 4 } else { 1 };
             let change = (answer.value - found) / found;
             let first = answer.value.is_infinite();
@@ -505,7 +513,7 @@ impl Composition {
             }
             halvings += 1;
         }
-        Ok(answer)
+        Ok(answer.or(value))
     }
 
     /// Laws, directions and plans where about `tail` of the mass of one step is cut off.
@@ -543,7 +551,7 @@ impl Composition {
         Ok(ways)
     }
 
-    /// Answer of the larger direction, the deciding one on a grid of about `step`, and its step.
+    /// Answer of the larger direction, the deciding one on a grid of about `step`.
     fn at_step(
         &self,
         prepared: &Prepared,
@@ -551,7 +559,7 @@ impl Composition {
         step: f64,
         limits: Limits,
         interrupt: &dyn Interrupt,
-    ) -> Result<(f64, f64)> {
+    ) -> Result<Found> {
         let ways = &prepared.ways;
         let reduced = self.reduced(goal);
         let plan = ways[0]
@@ -560,32 +568,38 @@ impl Composition {
         let used = plan.step;
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let most = |way: &Direction| self.most(way.reversed, goal);
-        let first = grid
-            .one_way(ways[0].reversed, plan)
-            .answer(goal, interrupt)?
-            .min(most(&ways[0]));
-        let Some(way) = ways.get(1).filter(|way| most(way) > first) else {
-            return Ok((first, used));
+        let computed = grid.one_way(ways[0].reversed, plan).answer(goal, interrupt)?;
+        let first = Found {
+            computed,
+            value: computed.min(most(&ways[0])),
+            step: used,
+        };
+        let Some(way) = ways.get(1).filter(|way| most(way) > first.value) else {
+            return Ok(first);
+        };
+        let with = |second: f64| Found {
+            computed: first.computed.max(second),
+            value: first.value.max(second.min(most(way))),
+            step: used,
         };
         let plan = way
             .cumulants
             .with_step(&way.plan, reduced, grid.step, limits);
         if plan.step == grid.step {
             let one = grid.one_way(way.reversed, plan);
-            if one.is_below(goal, first)? {
-                return Ok((first, used));
+            if one.is_below(goal, first.value)? {
+                return Ok(first);
             }
             if way.plan.step >= grid.step {
-                let second = one.answer(goal, interrupt)?.min(most(way));
-                return Ok((first.max(second), used));
+                return Ok(with(one.answer(goal, interrupt)?));
             }
         }
         let plan = way
             .cumulants
             .with_step(&way.plan, reduced, way.plan.step, limits);
         let grid = self.grid(prepared, plan.step, interrupt)?;
-        let second = grid.one_way(way.reversed, plan).answer(goal, interrupt)?;
-        Ok((first.max(second.min(most(way))), used))
+        let one = grid.one_way(way.reversed, plan);
+        Ok(with(one.answer(goal, interrupt)?))
     }
 
     /// A step of at most `step` with the only pure event's losses on the grid.
