@@ -1001,11 +1001,16 @@ class BasicComposition:
         share = div_down(delta, float(max(1, sum(count for _, count in parts))))
         if share < MIN_DELTA:
             return math.inf
+        needed = [_by_law(law, share, quick=True) for law, _ in parts]
+        if not quick and parts:
+            # Parts are looked at closely where that is all there is, and the one that costs most.
+            costs = [at * count for at, (_, count) in zip(needed, parts, strict=True)]
+            for i, at in enumerate(costs):
+                if math.isinf(at) or i == int(np.argmax(costs)):
+                    needed[i] = min(needed[i], _needed(parts[i][0], share))
         found = self.mixture.pure_epsilon
-        for law, count in parts:
-            found = add_up(found, mul_up(_by_law(law, share, quick=quick), float(count)))
-            if math.isinf(found):
-                break
+        for at, (_, count) in zip(needed, parts, strict=True):
+            found = add_up(found, mul_up(at, float(count)))
         return found
 
     def simple_epsilon(self, delta: float, most: float) -> float:
