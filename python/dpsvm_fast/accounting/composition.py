@@ -123,12 +123,13 @@ NEAR_LEAST, NEAREST = 3e-3, 1e-5
 # takes that for granted.
 NEARLY_SURE = 0.05
 # Quick rounds in which an epsilon grows by what a distance costs at the last one, and by a margin
-# that doubles at least. Where they do not end, shares of delta that distances may take. Then the
-# result falls in a few close rounds, unless that leaves less than a share of delta.
+# that doubles at least, and the share of delta that distances have to cost notably. Where they do
+# not end, shares of delta that distances may take. Then the result falls in a few close rounds.
 QUICK_MARGIN, COARSER, LITTLE_LEFT = 1e-4, 2.0, 1e-4
 SHARES, MAX_ROUNDS, CLOSER_ROUNDS = (0.5, 0.9), 20, 2
-# A close answer is hardly ever below this share of a quick one.
-CLOSER_SHARE = 0.8
+# What makes another round worth its time: more delta left by this factor. A close answer is hardly
+# ever below this share of a quick one.
+HARDLY_MORE, CLOSER_SHARE = 1.01, 0.8
 
 
 def distance_delta(distance: Fraction, epsilon: float) -> float:
@@ -315,7 +316,7 @@ def _choice_epsilon(
         # At a point that is enough, what is needed is enough itself.
         before = _left(choice, found, delta)
         found = min(found, ask(found))
-        if found <= enough or _left(choice, found, delta) - before <= LITTLE_LEFT * delta:
+        if found <= enough or _left(choice, found, delta) <= HARDLY_MORE * before:
             break
     return found
 
