@@ -1149,11 +1149,11 @@ def _size(group: Group) -> float:
 
 # Most points of the profile of one run, and the least step from one to the next over the numbers
 # there, a larger one at a jump of what takes long.
-MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-3
-# A point at that share of a chord, or more, shows that closer ones are hardly worth their time.
-STRAIGHT = 0.98
-# By how much its logarithm may fall between two points: more where questions take longer.
+MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-2
+# By how much its logarithm may fall between two points: more where questions take longer, and twice
+# as much each time that so many of them were asked.
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
+USUAL_POINTS = 32
 # Points of a profile that is composed with other events.
 COMPOSED_POINTS = 512
 # A profile ends below this delta, or at this epsilon.
@@ -1235,39 +1235,30 @@ def base_curve(found: list[Totals]) -> BaseCurve:
     x, g = [0.0], [max(last)]
     first = step = fall * min(max(g[0], SMALLEST_STEP), 1.0)
 
-    costly = fall == COSTLY_FALL
-
     def least(epsilon: float) -> float:
-        far = COSTLY_STEP * max(epsilon, first) if costly else 0.0
-        return max(SMALLEST_STEP * (1.0 + epsilon), far)
-
-    def is_straight(middle: float, delta: float, right: float, right_delta: float) -> bool:
-        """Whether the chord to a point on the right is hardly above the middle, or below it."""
-        share = math.expm1(middle - x[-1]) / math.expm1(right - x[-1])
-        return delta >= STRAIGHT * (g[-1] + (right_delta - g[-1]) * share)
+        costly = COSTLY_STEP * max(epsilon, first) if fall >= COSTLY_FALL else 0.0
+        return max(SMALLEST_STEP * (1.0 + epsilon), costly)
 
     # What was too far away is a point later on.
     ahead: list[tuple[float, list[float]]] = []
-    straight = False
+    asked = 0
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MAX_POINTS:
         at = x[-1] + step
-        is_known = bool(ahead) and (straight or at > ahead[-1][0] - 0.5 * step)
-        if is_known:
+        if ahead and at > ahead[-1][0] - 0.5 * step:
             at, values = ahead.pop()
         else:
-            values = deltas(at, last)
-            far = [(right, max(found)) for right, found in ahead[-1:]]
-            straight = costly and any(is_straight(at, max(values), *point) for point in far)
+            values, asked = deltas(at, last), asked + 1
+            if fall >= COSTLY_FALL and asked % USUAL_POINTS == 0:
+                fall *= 2.0
         step = at - x[-1]
         fell = math.log(g[-1] / max(*values, 0.5 * limit))
-        is_far = fell > 2.0 * fall and max(values) > limit and step > least(x[-1])
-        if is_far and not straight:
+        if fell > 2.0 * fall and max(values) > limit and step > least(x[-1]):
             ahead.append((at, values))
             step *= 0.5
             continue
         x.append(at)
         g.append(max(values))
-        last, straight = values, straight and not is_known
+        last = values
         step *= min(2.0, max(0.5, fall / max(fell, 1e-3 * fall)))
         step = max(step, least(x[-1]))
     return BaseCurve(np.array([*x, x[-1] + 1.0]), np.array([*g, g[-1]]))

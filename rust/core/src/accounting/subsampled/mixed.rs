@@ -349,9 +349,6 @@ impl Composition {
             }
             // A poor estimate may rise again, delta does not.
             known = table.beyond(epsilon);
-            if known <= self.trusted(log_delta) {
-                return Ok(known);
-            }
         }
         let found = self.by_one_grid(goal, tail, limits, interrupt)?;
         Ok(found.min(known))
