@@ -41,6 +41,9 @@ const LAST_TABLE: f64 = 16.0;
 /// What a table may give over a grid for one epsilon, where the estimate is poor.
 const CLOSE: f64 = 1.01;
 
+/// What is far below an estimate, or a grid for one epsilon.
+const FAR_BELOW: f64 = 0.5;
+
 /// Largest ratio of neighbours in a table: a chord is then above the curve by at most 0.2 %.
 const STEEPEST: f64 = 1.1;
 
@@ -154,6 +157,8 @@ pub(super) struct Table {
     deltas: Vec<f64>,
     /// Whether a grid for one epsilon gives hardly less, at three of them.
     is_close: bool,
+    /// Whether it gives far more, at the largest of them.
+    is_better: bool,
 }
 
 impl Table {
@@ -349,6 +354,9 @@ impl Composition {
             }
             // A poor estimate may rise again, delta does not.
             known = table.beyond(epsilon);
+            if table.is_better && known <= self.trusted(log_delta) {
+                return Ok(known);
+            }
         }
         let found = self.by_one_grid(goal, tail, limits, interrupt)?;
         Ok(found.min(known))
@@ -374,8 +382,8 @@ impl Composition {
 
     /// Deltas of the larger direction where their logarithm falls from about `log_delta` by [`FALL`].
     fn table(&self, log_delta: f64, limits: Limits, interrupt: &dyn Interrupt) -> Result<Table> {
-        let delta = |share: f64| Question::Delta(libm::exp(log_delta - share * FALL));
-        let tail = CUT * libm::exp(log_delta - FALL) / self.steps();
+        let end = libm::exp(log_delta - FALL);
+        let tail = CUT * end / self.steps();
         let atoms = self.all_atoms(tail);
         let (mut low, mut high, mut step) = (0.0_f64, 0.0_f64, f64::INFINITY);
         let mut directions = Vec::with_capacity(2);
@@ -385,9 +393,10 @@ impl Composition {
         {
             let cumulants = self.cumulants(&atoms, tail, reversed);
             if log_delta < 0.0 {
-                low = low.max(cumulants.saddle(delta(0.0), interrupt)?.mean);
+                let start = Question::Delta(libm::exp(log_delta));
+                low = low.max(cumulants.saddle(start, interrupt)?.mean);
             }
-            high = high.max(cumulants.saddle(delta(1.0), interrupt)?.mean);
+            high = high.max(cumulants.saddle(Question::Delta(end), interrupt)?.mean);
             directions.push((reversed, cumulants));
         }
         let without = self.most(true, Question::Delta(0.0));
@@ -438,11 +447,19 @@ impl Composition {
                 deltas[at] <= CLOSE * self.by_one_grid(goal, tail, limits, interrupt)?
             };
         }
+        // Where the estimate is far above, grids for single epsilons may be of no use.
+        let poor = deltas[POINTS] < FAR_BELOW * end;
+        let is_better = poor && {
+            let (_, tail) = self.estimate(high, interrupt)?;
+            let one = self.by_one_grid(Question::Epsilon(high), tail, limits, interrupt)?;
+            deltas[POINTS] < FAR_BELOW * one
+        };
         Ok(Table {
             low,
             width,
             deltas,
             is_close,
+            is_better,
         })
     }
 
