@@ -208,7 +208,7 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 # spend: for others quick bounds decide.
 MOST_CLOSELY, MOST_LOOKS = 3, 6
 # An answer this many times another one is hardly larger.
-HARDLY_LARGER = 1.001
+HARDLY_LARGER = 1.03
 # Of more choices than these, basic composition tells which ones to look at.
 FEW_CHOICES = 8
 # A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
