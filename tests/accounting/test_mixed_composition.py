@@ -367,6 +367,38 @@ def test_nobody_looks_closely_at_equal_answers() -> None:
     assert composition.largest(ask, [4.0, 3.0]) == 2.0
 
 
+def test_one_question_does_for_many_choices_that_need_nearly_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is about the largest sums of all of them, and not asked where these need far more."""
+    asked, one_by_one = composition._choice_epsilon, []
+
+    def count(choice: Totals, *args: Any, **how: Any) -> float:
+        one_by_one.append(choice)
+        return asked(choice, *args, **how)
+
+    monkeypatch.setattr(composition, "_choice_epsilon", count)
+    common = sampled(1.0, 0.01, 1000)
+    for share, most in ((1e-6, 3), (0.02, 100)):
+        branches = tuple(
+            (
+                common,
+                PureEvent(share * (i + 1), "add_remove"),
+                GaussianEvent(1.0 / share / (i + 1), 1.0, "add_remove"),
+            )
+            for i in range(12)
+        )
+        events = [ParallelEvent(branches, "add_remove")]
+        one_by_one.clear()
+        found = totals_epsilon(of_events(events), 1e-5)
+        assert 0 < len(one_by_one) <= most
+        single = [composed_epsilon(branch, 1e-5) for branch in branches]
+        assert max(single) * (1.0 - 1e-3) <= found <= max(single) * 1.03
+        for epsilon in (0.98 * max(single), 1.04 * max(single)):
+            fits = totals_fit(of_events(events), epsilon, 1e-5)
+            assert fits == all(one <= epsilon for one in single)
+
+
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_a_new_handle_decides_as_one_that_lives(adjacency: str) -> None:
     """Whatever the living one has computed: near the end of the budget, in another order."""

@@ -64,6 +64,7 @@ from dpsvm_fast.accounting.totals import (
     Totals,
     choices,
     few_digits,
+    join,
     of_events,
     uncovered,
     ungrouped,
@@ -207,8 +208,8 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 # Choices, or periods, that are looked at closely for one answer, and choices of all periods for one
 # spend: for others quick bounds decide.
 MOST_CLOSELY, MOST_LOOKS = 3, 6
-# An answer this many times another one is hardly larger.
-HARDLY_LARGER = 1.03
+# An answer this many times another one is hardly larger. The square of the next is still a number.
+HARDLY_LARGER, HUGE = 1.03, 1e100
 # Of more choices than these, basic composition tells which ones to look at.
 FEW_CHOICES = 8
 # A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
@@ -230,7 +231,30 @@ def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> floa
     def simply(choice: Totals) -> float:
         return _simple_epsilon(choice, _where_distances_take(SHARES[0], choice, delta), delta)
 
-    return largest(ask, found, simply, quick=quick)
+    together = _together(ask, found, quick=quick)
+    return largest(ask, found, simply, quick=quick) if together is None else together
+
+
+def _together(
+    ask: Callable[..., float], found: list[Totals], *, quick: bool = False
+) -> float | None:
+    """Return the answer about the largest sums of all choices, if one choice needs nearly that."""
+    if len(found) <= FEW_CHOICES:
+        return None
+
+    def weight(choice: Totals) -> float:
+        """About the variance of all losses, or more: it only decides which choice is asked."""
+        mixture = Mixture.of(choice)
+        large = [(min(1.0 / one.sigma, HUGE), n) for one, n in mixture.objective]
+        found = choice.pure_epsilon + min(mixture.mu, HUGE) ** 2 + mixture.rho
+        found += sum(size * size * n for size, n in large)
+        return found + sum(map(_size, mixture.sampled))
+
+    whole = join(tuple(found))
+    top = ask(whole, quick=True)
+    if not top <= HARDLY_LARGER * ask(max(found, key=weight), quick=True) < math.inf:
+        return None
+    return top if quick else min(top, ask(whole))
 
 
 def largest(
@@ -1443,7 +1467,9 @@ class Composition:
         """
         epsilon, delta = self._budget
         asked = partial(_epsilon_of_rest, epsilon=epsilon, delta=delta)
-        needed = largest(asked, choices(self._totals), quick=quick)
+        found = choices(self._totals)
+        together = _together(asked, found, quick=quick)
+        needed = largest(asked, found, quick=quick) if together is None else together
         return max(0.0, add_down(epsilon, -needed))
 
     def fits(self, looks: Iterator[None] | None = None) -> bool:
@@ -1463,8 +1489,11 @@ def totals_fit(
     totals: Totals, epsilon: float, delta: float, looks: Iterator[None] | None = None
 ) -> bool:
     """Return whether the events alone are proved to satisfy (epsilon, delta)."""
-    left = []
-    for choice in choices(totals):
+    left, found = [], choices(totals)
+    whole = join(tuple(found)) if len(found) > FEW_CHOICES else None
+    if whole and _is_decided_quickly(whole, epsilon, delta):
+        return True
+    for choice in found:
         shown = _is_decided_quickly(choice, epsilon, delta)
         if shown is None:
             left.append(choice)

@@ -44,7 +44,7 @@ from dpsvm_fast.ledger.store import (
     read_snapshot,
     write_snapshot,
 )
-from dpsvm_fast.rounding import add_up, mul_down
+from dpsvm_fast.rounding import add_up, mul_down, mul_up
 from dpsvm_fast.validation import (
     check_adjacency,
     check_arithmetic,
@@ -463,7 +463,7 @@ class PrivacyLedger:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
         With several periods, the largest of them. It is rounded up: for a budget that is fully
-        spent, by up to a relative 1e-9, or by some percent if many periods are. It is valid for
+        spent, by up to a relative 1e-9, or by more if more than six periods are. It is valid for
         events whose sizes were fixed beforehand. An adaptive ledger guarantees its budget;
         ``odometer`` bounds the loss at a moment that depends on results.
         """
@@ -473,11 +473,16 @@ class PrivacyLedger:
             known = len(whole._records)
         # Nobody waits while this is computed.
         if count != known:
+            parts, most = set(composed.values()), mul_up(self.epsilon, 1.0 + SLACK)
             spent = largest(
                 lambda one, **how: one.epsilon(self.delta, **how),
-                set(composed.values()),
+                parts,
                 lambda one: one.simple_epsilon(),
             )
+            # Quick bounds of many periods may be far above what admitted their last spends.
+            looks = itertools.repeat(None, MOST_LOOKS)
+            if spent > most and all(one.fits(looks) for one in parts):
+                spent = most
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
