@@ -352,6 +352,21 @@ def test_close_looks_beside_distances_end_at_what_is_enough(
     assert looks == []
 
 
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_rare_joins_with_huge_losses_are_charged_to_delta(adjacency: str) -> None:
+    """Where a grid for all steps is coarse; never below what each part needs alone."""
+    rare, usual = sampled(0.094, 7e-7, 27, adjacency), sampled(2.0, 0.01, 100, adjacency)
+    delta, joined = 5e-5, 27 * 7e-7
+    rest = composed_epsilon([usual], delta - joined)
+    assert composed_epsilon([rare, usual], delta) <= rest * (1.0 + 1e-6)
+    totals = of_events([rare, usual])
+    assert totals_epsilon(totals, delta, quick=True) <= 1.02 * rest
+    # Without a grid for the rest, by the law of both: a record joins a rare step or none.
+    assert composed_epsilon([rare, usual], delta) >= composed_epsilon([usual], delta)
+    # A probability above delta is not charged.
+    assert composed_epsilon([rare, usual], 0.9 * joined) > composed_epsilon([usual], 0.9 * joined)
+
+
 def test_nobody_looks_closely_at_equal_answers() -> None:
     """With one more than are looked at closely, the quick answer of one decides anyway."""
     looks = []
