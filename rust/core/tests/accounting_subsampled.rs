@@ -370,7 +370,10 @@ fn rare_huge_losses_leave_the_other_direction_small() -> Result<()> {
         // The direction with the record has at most 4e-4 from `most` / 2 on.
         let without = -libm::expm1((share - 1.0).min(0.0) * most);
         let with = if share < 0.5 { 1.0 } else { 4e-4 };
-        assert!(found <= (without * (1.0 + 1e-6)).max(with), "{share}: {found}");
+        assert!(
+            found <= (without * (1.0 + 1e-6)).max(with),
+            "{share}: {found}"
+        );
         assert!(found <= 1.01 * last, "{share}: {found} {last}");
         last = found;
     }

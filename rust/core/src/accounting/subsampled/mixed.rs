@@ -372,7 +372,9 @@ impl Composition {
     ) -> Result<f64> {
         let prepared = self.prepared(goal, tail, interrupt)?;
         let step = self.aligned(prepared.ways[0].plan.step);
-        Ok(self.at_step(&prepared, goal, step, limits, interrupt)?.value)
+        Ok(self
+            .at_step(&prepared, goal, step, limits, interrupt)?
+            .value)
     }
 
     /// Most of what is near an estimate.
@@ -420,9 +422,12 @@ impl Composition {
         let mut deltas = vec![0.0_f64; epsilons.len()];
         let mut grid: Option<Grid> = None;
         for way in &prepared.ways {
-            let plan = way
-                .cumulants
-                .with_step(&way.plan, Question::Epsilon(low), self.aligned(step), limits);
+            let plan = way.cumulants.with_step(
+                &way.plan,
+                Question::Epsilon(low),
+                self.aligned(step),
+                limits,
+            );
             let grid = match &mut grid {
                 Some(grid) if grid.step == plan.step => grid,
                 other => other.insert(self.grid(&prepared, plan.step, interrupt)?),
@@ -582,7 +587,9 @@ impl Composition {
         let used = plan.step;
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let most = |way: &Direction| self.most(way.reversed, goal);
-        let computed = grid.one_way(ways[0].reversed, plan).answer(goal, interrupt)?;
+        let computed = grid
+            .one_way(ways[0].reversed, plan)
+            .answer(goal, interrupt)?;
         let first = Found {
             computed,
             value: computed.min(most(&ways[0])),
