@@ -23,6 +23,7 @@ from dpsvm_fast.accounting import (
 from dpsvm_fast.accounting.composition import totals_epsilon, totals_fit
 from dpsvm_fast.accounting.totals import Totals, choices, of_events
 from dpsvm_fast.certificates import (
+    ApproximateEvent,
     DistanceEvent,
     GaussianEvent,
     ObjectiveEvent,
@@ -352,19 +353,17 @@ def test_close_looks_beside_distances_end_at_what_is_enough(
     assert looks == []
 
 
-@pytest.mark.parametrize("adjacency", RELATIONS)
-def test_rare_joins_with_huge_losses_are_charged_to_delta(adjacency: str) -> None:
-    """Where a grid for all steps is coarse; never below what each part needs alone."""
-    rare, usual = sampled(0.094, 7e-7, 27, adjacency), sampled(2.0, 0.01, 100, adjacency)
-    delta, joined = 5e-5, 27 * 7e-7
-    rest = composed_epsilon([usual], delta - joined)
-    assert composed_epsilon([rare, usual], delta) <= rest * (1.0 + 1e-6)
-    totals = of_events([rare, usual])
-    assert totals_epsilon(totals, delta, quick=True) <= 1.02 * rest
-    # Without a grid for the rest, by the law of both: a record joins a rare step or none.
-    assert composed_epsilon([rare, usual], delta) >= composed_epsilon([usual], delta)
-    # A probability above delta is not charged.
-    assert composed_epsilon([rare, usual], 0.9 * joined) > composed_epsilon([usual], 0.9 * joined)
+def test_pure_events_beyond_what_distances_leave_have_no_epsilon() -> None:
+    """Seven pure events and a distance, which costs more than delta where their loss is covered."""
+    pure, distance = PureEvent(1.4724540856485937, "add_remove"), 1.4725005913560034e-09
+    branches = ((pure,), (DistanceEvent(distance, "add_remove"),))
+    events = [ApproximateEvent(3.337903908211752, 1.54e-6, "add_remove")]
+    assert composed_epsilon(
+        [*events, *[pure] * 7, DistanceEvent(distance, "add_remove")], 3.1e-5
+    ) == (math.inf)
+    together = [*events, *[ParallelEvent(branches, "add_remove")] * 8]
+    for delta in (3.1e-5, 5e-5, 1e-4):
+        assert composed_epsilon(together, delta) == math.inf
 
 
 def test_nobody_looks_closely_at_equal_answers() -> None:

@@ -208,9 +208,6 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 # Choices, or periods, that are looked at closely for one answer, and choices of all periods for one
 # spend: for others quick bounds decide.
 MOST_CLOSELY, MOST_LOOKS = 3, 6
-# Steps are charged by the probability of a join where one may lose more than the first, and where
-# that is at most the second of delta, all of them together.
-HUGE_LOSS, RARE_SHARE = 10.0, 0.9
 # An answer this many times another one is hardly larger. The square of the next is still a number.
 HARDLY_LARGER, HUGE = 1.03, 1e100
 # Of more choices than these, basic composition tells which ones to look at.
@@ -599,30 +596,11 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
     found, share = min(looks)
     if not quick:
         found = min(found, _beside_in_full(mixture, delta, share, quick=False))
-    rare, joined = _rarely_joined(mixture, delta)
-    if rare:
-        kept = tuple(group for group in mixture.sampled if group not in rare)
-        rest = mixture._replace(sampled=kept)
-        found = min(found, _epsilon(rest, add_down(delta, -joined), quick=quick))
     pure = mixture.pure_epsilon
     if pure > (0.5 if quick else 0.02) * found:
         # A grid for the rest alone may be finer.
         found = min(found, add_up(pure, _epsilon(mixture._replace(pure=()), delta, quick=quick)))
     return found if found < math.inf else BasicComposition(mixture).epsilon(delta, quick=quick)
-
-
-def _rarely_joined(mixture: Mixture, delta: float) -> tuple[set[Group], float]:
-    """Return steps with a huge loss, where a record joins, and the probability that it does.
-
-    That is a small part of delta: docs/proofs/accountant.md, "Charged in full".
-    """
-    rare, joined = set(), 0.0
-    for z, q, n in mixture.sampled:
-        more = add_up(joined, mul_up(q, float(n)))
-        if 0.5 / z / z > HUGE_LOSS and more <= RARE_SHARE * delta:
-            rare.add((z, q, n))
-            joined = more
-    return rare, joined
 
 
 def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool) -> float:
@@ -1080,7 +1058,7 @@ class BasicComposition:
             cost = add_up(cost, mul_up(spent, count * HEADROOM))
             if needed > most or cost > delta:
                 return math.inf
-        return needed
+        return needed if needed <= most else math.inf
 
 
 @lru_cache(maxsize=1024)
