@@ -358,9 +358,8 @@ def test_pure_events_beyond_what_distances_leave_have_no_epsilon() -> None:
     pure, distance = PureEvent(1.4724540856485937, "add_remove"), 1.4725005913560034e-09
     branches = ((pure,), (DistanceEvent(distance, "add_remove"),))
     events = [ApproximateEvent(3.337903908211752, 1.54e-6, "add_remove")]
-    assert composed_epsilon(
-        [*events, *[pure] * 7, DistanceEvent(distance, "add_remove")], 3.1e-5
-    ) == (math.inf)
+    alone = [*events, *[pure] * 7, DistanceEvent(distance, "add_remove")]
+    assert composed_epsilon(alone, 3.1e-5) == math.inf
     together = [*events, *[ParallelEvent(branches, "add_remove")] * 8]
     for delta in (3.1e-5, 5e-5, 1e-4):
         assert composed_epsilon(together, delta) == math.inf

@@ -224,37 +224,40 @@ def totals_delta(totals: Totals, epsilon: float) -> float:
 
 def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
     """Return an upper bound of the smallest epsilon at ``delta``; a ``quick`` one may be larger."""
-    found, ask = choices(totals), partial(_choice_epsilon, delta=delta)
-    if len(found) <= FEW_CHOICES:
-        return largest(ask, found, quick=quick)
 
     def simply(choice: Totals) -> float:
         return _simple_epsilon(choice, _where_distances_take(SHARES[0], choice, delta), delta)
 
-    together = _together(ask, found, quick=quick)
-    return largest(ask, found, simply, quick=quick) if together is None else together
+    ask = partial(_choice_epsilon, delta=delta)
+    return _largest_of_choices(ask, choices(totals), simply, quick=quick)
 
 
-def _together(
-    ask: Callable[..., float], found: list[Totals], *, quick: bool = False
-) -> float | None:
-    """Return the answer about the largest sums of all choices, if one choice needs nearly that."""
+def _largest_of_choices(
+    ask: Callable[..., float],
+    found: list[Totals],
+    simply: Callable[[Any], float] = lambda _: math.inf,
+    *,
+    quick: bool = False,
+) -> float:
+    """Return the largest answer, or that about the largest sums of many if one needs nearly that.
+
+    What ``simply`` says is asked of many only.
+    """
     if len(found) <= FEW_CHOICES:
-        return None
-
-    def weight(choice: Totals) -> float:
-        """About the variance of all losses, or more: it only decides which choice is asked."""
-        mixture = Mixture.of(choice)
-        large = [(min(1.0 / one.sigma, HUGE), n) for one, n in mixture.objective]
-        found = choice.pure_epsilon + min(mixture.mu, HUGE) ** 2 + mixture.rho
-        found += sum(size * size * n for size, n in large)
-        return found + sum(map(_size, mixture.sampled))
-
+        return largest(ask, found, quick=quick)
     whole = join(tuple(found))
     top = ask(whole, quick=True)
-    if not top <= HARDLY_LARGER * ask(max(found, key=weight), quick=True) < math.inf:
-        return None
-    return top if quick else min(top, ask(whole))
+    if top <= HARDLY_LARGER * ask(max(found, key=_weight), quick=True) < math.inf:
+        return top if quick else min(top, ask(whole))
+    return largest(ask, found, simply, quick=quick)
+
+
+def _weight(choice: Totals) -> float:
+    """About the variance of all losses, or more: it only decides which choice is asked."""
+    mixture = Mixture.of(choice)
+    weight = choice.pure_epsilon + min(mixture.mu, HUGE) ** 2 + mixture.rho
+    weight += sum(min(1.0 / one.sigma, HUGE) ** 2 * n for one, n in mixture.objective)
+    return weight + sum(map(_size, mixture.sampled))
 
 
 def largest(
@@ -281,8 +284,7 @@ def largest(
     for bound, one in bounds:
         if bound <= found:
             break
-        quickly = asked or quick or found > -math.inf
-        answer = min(bound, ask(one, quick=True)) if quickly else math.inf
+        answer = min(bound, ask(one, quick=True)) if quick or found > -math.inf else math.inf
         if answer > HARDLY_LARGER * found and asked < most:
             answer, asked = min(answer, ask(one)), asked + 1
         found = max(found, answer)
@@ -1027,12 +1029,12 @@ class BasicComposition:
         if share < MIN_DELTA:
             return math.inf
         needed = [_by_law(law, share, quick=True) for law, _ in parts]
-        if not quick and parts:
-            # Parts are looked at closely where that is all there is, and the one that costs most.
+        if not quick:
+            # The part that costs most is looked at closely, or all without a quick answer.
             costs = [at * count for at, (_, count) in zip(needed, parts, strict=True)]
-            for i, at in enumerate(costs):
-                if math.isinf(at) or i == int(np.argmax(costs)):
-                    needed[i] = min(needed[i], _needed(parts[i][0], share))
+            for i, (law, _) in enumerate(parts):
+                if costs[i] == max(costs):
+                    needed[i] = min(needed[i], _needed(law, share))
         found = self.mixture.pure_epsilon
         for at, (_, count) in zip(needed, parts, strict=True):
             found = add_up(found, mul_up(at, float(count)))
@@ -1466,9 +1468,7 @@ class Composition:
         """
         epsilon, delta = self._budget
         asked = partial(_epsilon_of_rest, epsilon=epsilon, delta=delta)
-        found = choices(self._totals)
-        together = _together(asked, found, quick=quick)
-        needed = largest(asked, found, quick=quick) if together is None else together
+        needed = _largest_of_choices(asked, choices(self._totals), quick=quick)
         return max(0.0, add_down(epsilon, -needed))
 
     def fits(self, looks: Iterator[None] | None = None) -> bool:

@@ -482,7 +482,7 @@ class PrivacyLedger:
             # Quick bounds of many periods may be far above what admitted their last spends.
             looks = itertools.repeat(None, MOST_LOOKS)
             shown = (isinstance(one, Composition) and one.keeps_epsilon(looks) for one in parts)
-            if spent > most and all(shown):
+            if len(parts) > 1 and spent > most and all(shown):
                 spent = most
             with whole._lock:
                 self._spent = max(self._spent, (known, spent))
