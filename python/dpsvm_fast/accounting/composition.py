@@ -219,7 +219,12 @@ ALONE = 1.01
 
 def totals_delta(totals: Totals, epsilon: float) -> float:
     """Return an upper bound of delta at ``epsilon >= 0``."""
-    return largest(partial(_choice_delta, epsilon=epsilon), choices(totals))
+    return largest(partial(_choice_delta, epsilon=epsilon), _choices(totals, epsilon))
+
+
+def _choices(totals: Totals, epsilon: float) -> list[Totals]:
+    """Return the choices of branches, for questions about ``epsilon``."""
+    return [choice.with_leaks_beyond(epsilon) for choice in choices(totals)]
 
 
 def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
@@ -228,7 +233,14 @@ def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> floa
     def simply(choice: Totals) -> float:
         return _simple_epsilon(choice, _where_distances_take(SHARES[0], choice, delta), delta)
 
-    ask = partial(_choice_epsilon, delta=delta)
+    def ask(choice: Totals, *, quick: bool = False) -> float:
+        found = _choice_epsilon(choice.with_leaks_beyond(0.0), delta, quick=quick)
+        # A loss that may be smaller than this is better counted as what it is.
+        leaky = choice.with_leaks_beyond(found)
+        if leaky == choice.with_leaks_beyond(0.0):
+            return found
+        return min(found, _choice_epsilon(leaky, delta, quick=quick))
+
     return _largest_of_choices(ask, choices(totals), simply, quick=quick)
 
 
@@ -1468,7 +1480,7 @@ class Composition:
         """
         epsilon, delta = self._budget
         asked = partial(_epsilon_of_rest, epsilon=epsilon, delta=delta)
-        needed = _largest_of_choices(asked, choices(self._totals), quick=quick)
+        needed = _largest_of_choices(asked, _choices(self._totals, epsilon), quick=quick)
         return max(0.0, add_down(epsilon, -needed))
 
     def fits(self, looks: Iterator[None] | None = None) -> bool:
@@ -1492,7 +1504,7 @@ def totals_fit(
     totals: Totals, epsilon: float, delta: float, looks: Iterator[None] | None = None
 ) -> bool:
     """Return whether the events alone are proved to satisfy (epsilon, delta)."""
-    left, found = [], choices(totals)
+    left, found = [], _choices(totals, epsilon)
     whole = join(tuple(found)) if len(found) > FEW_CHOICES else None
     if whole and _is_decided_quickly(whole, epsilon, delta):
         return True

@@ -53,6 +53,8 @@ COUNTS = ("pure", "leaks", *LAWS)
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
 MAX_CHOICES = 40
+# Standard deviations of the loss of a sampled step with a record by which it is nearly surely less.
+NEARLY_SURELY = 3.0
 
 
 @dataclass
@@ -111,6 +113,19 @@ class Totals:
         for name in COUNTS:
             counts = {key: math.ceil(number(Fraction(n))) for key, n in getattr(self, name).items()}
             setattr(other, name, Counter(counts))
+        return other
+
+    def with_leaks_beyond(self, epsilon: float) -> Totals:
+        """Return totals where a loss that is nearly surely larger, if a step has it, is infinite.
+
+        With the probability that a record joins the step: docs/proofs/accountant.md, "Tiny noise".
+        """
+        leaky = {step for step in self.sampled if least_loss_of_join(*step) > epsilon}
+        if not leaky:
+            return self
+        other = self.plus()
+        for step in leaky:
+            other.leaks[step[1]] += other.sampled.pop(step)
         return other
 
     def within(self, other: Totals) -> bool:
@@ -237,6 +252,11 @@ def of_events(events: Iterable[PrivacyEvent], size: int = 1) -> Totals:
 def ungrouped(event: Grouped | PrivacyEvent) -> tuple[PrivacyEvent, int]:
     """Return the event of one record, and the number of records of the group."""
     return (event.event, event.size) if isinstance(event, Grouped) else (event, 1)
+
+
+def least_loss_of_join(noise: float, rate: float) -> float:
+    """Return what a sampled step loses at least, nearly surely, if a record joins it."""
+    return (0.5 / noise - NEARLY_SURELY) / noise + math.log(rate)
 
 
 def _group_delta(event: ApproximateEvent, size: int) -> float:

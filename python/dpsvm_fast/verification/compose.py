@@ -64,6 +64,8 @@ MAX_OUTCOMES = 20_000
 # Sampled steps count as whole batches if their Gaussian parameter is at most this share of the
 # largest parameter of another event, or its square at most this share of that of Gaussian sums.
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, 1e-4
+# Standard deviations of the loss of a sampled step with a record by which it is nearly surely less.
+NEARLY_SURELY = 3.0
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
@@ -136,6 +138,23 @@ class Choice:
         kept = [step for step in self.sampled if step[:2] not in faint]
         squares = [*self.squares, *(sizes[kind] * (1.0 + ROUNDING) for kind in faint)]
         return replace(self, sampled=kept, squares=squares) if faint else self
+
+    def with_leaks_beyond(self, epsilon: float) -> Choice:
+        """Return an upper bound in which sampled steps with larger losses lose infinitely much.
+
+        A record that does not join a step loses nothing by it: docs/proofs/accountant.md, "Tiny
+        noise". One that does loses nearly surely more than epsilon in these.
+        """
+        rare = {
+            (z, q): n
+            for (z, q), n in self.steps.items()
+            if n * q < 0.5 and (0.5 / z - NEARLY_SURELY) / z + math.log(q) > epsilon
+        }
+        if not rare:
+            return self
+        stays = [math.expm1(n * math.log1p(-q)) * (1.0 + ROUNDING) for (_, q), n in rare.items()]
+        kept = [step for step in self.sampled if step[:2] not in rare]
+        return replace(self, sampled=kept, stays=[*self.stays, *stays])
 
     def composable(self, epsilon: float = 0.0, delta: float = 1.0) -> Choice:
         """Return the choice without curves that are too many or too large to compose here.
@@ -526,6 +545,17 @@ def _delta(
     enough: float = 0.0,
 ) -> float:
     """Return delta of one choice without distances; curves are refined near the given epsilon."""
+    leaky = choice.with_leaks_beyond(epsilon)
+    found = _delta_beside_leaks(leaky, epsilon, near, quickly=quickly, enough=enough)
+    if leaky is choice or found <= enough:
+        return found
+    return min(found, _delta_beside_leaks(choice, epsilon, near, quickly=quickly, enough=enough))
+
+
+def _delta_beside_leaks(
+    choice: Choice, epsilon: float, near: float | None, *, quickly: bool, enough: float
+) -> float:
+    """Return delta of one choice without distances, of its infinite losses and the others."""
     leak = choice.leak
     left = (enough - leak) / (1.0 - leak) if leak < 1.0 else 0.0
     rest = _delta_of_finite_losses(choice, epsilon, near, quickly=quickly, enough=max(left, 0.0))
