@@ -778,16 +778,17 @@ def largest_within(
     """Return a point where an increasing function is in [-unused, 0], or the upper end.
 
     Secants start from ``at``; bisection is used if they leave the interval, and the lower side of a
-    jump will do. The result is None if the function is positive at the lower end.
+    jump will do. After a few steps more may stay unused: the function may jump up and down a
+    little. The result is None if the function is positive at the lower end.
     """
     low, high, last = -math.inf, math.inf, None
-    for _ in range(STEPS):
+    for step in range(STEPS):
         value = excess(at)
         if value <= 0.0:
             low = at
         else:
             high = at
-        if low >= ends[1] or high <= ends[0] or -unused <= value <= 0.0:
+        if low >= ends[1] or high <= ends[0] or -unused * max(1, step - 1) <= value <= 0.0:
             break
         if math.isfinite(high) and high - low <= NEAR_JUMP * high:
             break
