@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 # Columns are numbered by 32 bits in the core; beyond the second, floats skip numbers.
-MOST_FEATURES, MOST_ROWS = 2**32 - 2, 2**53
+MAX_PLANNED_FEATURES, MAX_ROWS = 2**32 - 2, 2**53
 
 
 # What is known about a private fit before any data are touched, as plain numbers.
@@ -481,9 +481,9 @@ def plan_noise(
     """
     accepted = f"one of {', '.join(kind.__name__ for kind in PLANNABLE)}"
     check.check_type("estimator", estimator, PLANNABLE, accepted)
-    n_features = check.check_integer("n_features", n_features, 1, MOST_FEATURES)
+    n_features = check.check_integer("n_features", n_features, 1, MAX_PLANNED_FEATURES)
     if n_samples is not None:
-        n_samples = check.check_integer("n_samples", n_samples, 1, MOST_ROWS)
+        n_samples = check.check_integer("n_samples", n_samples, 1, MAX_ROWS)
     # Nothing is spent, so a plan may exceed the ledger.
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()

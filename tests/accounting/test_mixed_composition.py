@@ -314,7 +314,7 @@ def test_where_many_choices_are_close_a_spend_is_refused_rather_than_waited_for(
         looked.clear()
         with pytest.raises(BudgetExceededError):
             ledger.spend(sampled(1.0, 0.01, 10))
-        assert len(looked) == composition.MOST_LOOKS
+        assert len(looked) == composition.MAX_LOOKS
 
 
 def test_distances_far_below_a_large_budget_need_no_closer_look(

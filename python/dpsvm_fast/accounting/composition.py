@@ -207,7 +207,7 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 
 # Choices, or periods, that are looked at closely for one answer, and choices of all periods for one
 # spend: for others quick bounds decide.
-MOST_CLOSELY, MOST_LOOKS = 3, 6
+MAX_CLOSE_CHOICES, MAX_LOOKS = 3, 6
 # An answer this many times another one is hardly larger. The square of the next is still a number.
 HARDLY_LARGER, HUGE = 1.03, 1e100
 # Of more choices than these, basic composition tells which ones to look at.
@@ -289,7 +289,7 @@ def largest(
     bounds = [(simply(one), one) for one in subjects]
     bounds = [(ask(one, quick=True) if math.isinf(top) else top, one) for top, one in bounds]
     bounds.sort(key=itemgetter(0), reverse=True)
-    found, asked, most = -math.inf, 0, 0 if quick else MOST_CLOSELY
+    found, asked, most = -math.inf, 0, 0 if quick else MAX_CLOSE_CHOICES
     if len(bounds) > most and not quick:
         # One of these has a quick answer only: nobody looks closely at what is hardly larger.
         found = min(min(top, ask(one, quick=True)) for top, one in bounds[: most + 1])
@@ -1435,7 +1435,7 @@ def _check_size(group_size: object) -> int:
 
 # Binary digits of the larger amounts that are tried first: many totals share them, and what is
 # known of them. What an epsilon may be too large by: a share of the budget, and at most so much.
-FEW_DIGITS, NEARLY, MOST_NEARLY = 3, 0.01, 1.0
+FEW_DIGITS, NEARLY, MAX_ABOVE = 3, 0.01, 1.0
 rounded_up = partial(few_digits, digits=FEW_DIGITS)
 
 
@@ -1512,7 +1512,7 @@ def totals_fit(
         shown = _is_decided_quickly(choice, epsilon, delta)
         if shown is None:
             left.append(choice)
-        if shown is False or len(left) > MOST_CLOSELY:
+        if shown is False or len(left) > MAX_CLOSE_CHOICES:
             return False
     taken = left if looks is None else list(itertools.islice(looks, len(left)))
     if len(left) > len(taken):
@@ -1536,7 +1536,7 @@ def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | 
 
 def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
     """Whether (epsilon, delta) is proved for one choice, whatever that takes."""
-    nearly, alone = min(epsilon * NEARLY, MOST_NEARLY), _epsilon_of_rest(choice, epsilon, delta)
+    nearly, alone = min(epsilon * NEARLY, MAX_ABOVE), _epsilon_of_rest(choice, epsilon, delta)
     if alone > epsilon and _gains(choice, epsilon, delta):
         alone = min(alone, _choice_epsilon(choice, delta, enough=epsilon))
     # Near the end of a budget delta may show what a rounded epsilon does not.

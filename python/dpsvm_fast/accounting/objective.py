@@ -357,7 +357,7 @@ def most_kinds(event: ObjectiveEvent) -> int:
 
 
 # Scores in pairs up to which a point is a convolution.
-MOST_CONVOLVED = 49
+MAX_CONVOLVED = 49
 
 
 def point_cost(event: ObjectiveEvent) -> float:
@@ -369,7 +369,7 @@ def point_cost(event: ObjectiveEvent) -> float:
         return 0.1
     if event.law == "weston_watkins":
         # With more pairs their sum is not convolved.
-        return 10.0 + 1.3 * event.n_scores if event.n_scores <= MOST_CONVOLVED else 3.0
+        return 10.0 + 1.3 * event.n_scores if event.n_scores <= MAX_CONVOLVED else 3.0
     return 1.0 + event.n_scores / 2500.0 + min(0.55 * _jacobian_share(event), 80.0)
 
 

@@ -570,7 +570,7 @@ LARGEST_FILES = {".json": 2**25, ".toml": 2**22}
 # Limits of a TOML file's keys: parts of one, for which Python's parser takes quadratic time, and
 # parts of all, which take about 300 bytes each, and three times as many in the header of a table.
 # Dots of numbers count as parts, and so do backslashes.
-MOST_PARTS_OF_A_KEY, MOST_PARTS = 8, 450_000
+MAX_PARTS_OF_A_KEY, MAX_PARTS = 8, 450_000
 TOML_HEADER = re.compile(r"^[ \t]*\[[^\n]*", re.MULTILINE)
 # Text and comments in TOML, also those that no mark ends.
 TOML_TEXT = re.compile(
@@ -580,7 +580,7 @@ TOML_TEXT = re.compile(
     r"|'[^'\n]*'?|#[^\n]*",
     re.DOTALL,
 )
-LONG_KEY = re.compile(rf"(?<![\w-])[\w-]+(?:[ \t]*\.[ \t]*[\w-]+){{{MOST_PARTS_OF_A_KEY}}}")
+LONG_KEY = re.compile(rf"(?<![\w-])[\w-]+(?:[ \t]*\.[ \t]*[\w-]+){{{MAX_PARTS_OF_A_KEY}}}")
 
 
 def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
@@ -629,11 +629,11 @@ def _toml(text: str) -> Mapping[str, Any]:
             'schema files in TOML need tomli with Python 3.10: pip install "dpsvm-fast[cli]", or '
             "write the schema as JSON"
         ) from None
-    bare = TOML_TEXT.sub("t", text) if text.count("\\") <= MOST_PARTS else text
+    bare = TOML_TEXT.sub("t", text) if text.count("\\") <= MAX_PARTS else text
     if LONG_KEY.search(bare):
-        raise ValueError(f"a key has more than {MOST_PARTS_OF_A_KEY} parts")
+        raise ValueError(f"a key has more than {MAX_PARTS_OF_A_KEY} parts")
     headers = sum(3 + 2 * found[0].count(".") for found in TOML_HEADER.finditer(bare))
-    if bare.count(".") + bare.count("\\") + headers > MOST_PARTS:
+    if bare.count(".") + bare.count("\\") + headers > MAX_PARTS:
         raise ValueError("too many tables, dotted keys or escapes; write the file as JSON")
     return dict(reader.loads(text))
 

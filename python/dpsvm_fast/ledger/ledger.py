@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dpsvm_fast.accounting.adaptive import AdaptiveComposition
-from dpsvm_fast.accounting.composition import MOST_LOOKS, Composition, largest
+from dpsvm_fast.accounting.composition import MAX_LOOKS, Composition, largest
 from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import PrivacyEvent
@@ -480,7 +480,7 @@ class PrivacyLedger:
                 lambda one: one.simple_epsilon(),
             )
             # Quick bounds of many periods may be far above what admitted their last spends.
-            looks = itertools.repeat(None, MOST_LOOKS)
+            looks = itertools.repeat(None, MAX_LOOKS)
             shown = (isinstance(one, Composition) and one.keeps_epsilon(looks) for one in parts)
             if len(parts) > 1 and spent > most and all(shown):
                 spent = most
@@ -781,7 +781,7 @@ class PrivacyLedger:
             for name in periods or before:
                 own[name].append(part)
         found = with_more(before, own)
-        looks = itertools.repeat(None, MOST_LOOKS)
+        looks = itertools.repeat(None, MAX_LOOKS)
         for composed in dict.fromkeys(found.values()):
             if not composed.fits(looks):
                 name = next(name for name in found if found[name] is composed)

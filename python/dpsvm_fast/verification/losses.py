@@ -255,7 +255,7 @@ MIN_BOUND = -704.0
 
 UNIT = 2.0**-53
 # Pairs of scores up to which the law of their sum is computed.
-MOST_PAIRS = 48
+MAX_PAIRS = 48
 
 
 def one_score_delta(epsilon: float, t: float, kappa: float, *, quickly: bool = False) -> float:
@@ -510,7 +510,7 @@ def sum_of_pairs(
     s: float, drift: float, K: int, *, quickly: bool = False
 ) -> SumOfLosses | ConcentratedSum:
     r"""Return the sum over classes k of max(0, drift + s (z_k - z_y)), z standard normal."""
-    if K - 1 > MOST_PAIRS:
+    if K - 1 > MAX_PAIRS:
         return ConcentratedSum(s, drift, K - 1, 256.0 if quickly else 1024.0)
     z, masses = _normal_nodes(K)
     shifts = drift - s * z

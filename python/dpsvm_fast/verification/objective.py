@@ -64,7 +64,7 @@ LARGEST_RATIO = 12.0
 COARSE, QUICK, FINE = (0.1, 64, 0.1), (0.02, 256, 1e-4), (0.01, 512, 1e-4)
 # With more competitors than the first number the points grow with the square root of their number,
 # or to what that cost asks for, whatever is less; a smaller ratio theta / t counts as the second.
-MANY, LEAST_RATIO = 64.0, 2.0
+MANY, MIN_RATIO = 64.0, 2.0
 # An eighth of the largest curvature of the normal distribution function.
 BEND = 0.03025
 # Values of the largest number this near to each other share a law of Xi, and stand where two of
@@ -321,7 +321,7 @@ class _Sum:
     ) -> None:
         n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
         step, points, moved = grid
-        enough = max(ratio, LEAST_RATIO) * math.sqrt(2.0 * BEND * n / moved)
+        enough = max(ratio, MIN_RATIO) * math.sqrt(2.0 * BEND * n / moved)
         points = max(points, round(min(enough, points * math.sqrt(n / MANY))))
         w, masses = largest_nodes(n)
         cap = ratio * (1.0 - 1.0 / n)

@@ -13,7 +13,7 @@ use crate::error::Result;
 pub const MAX_EPSILON: f64 = 1e4;
 
 /// Below every noise deviation asked for: at `epsilon <= MAX_EPSILON` its delta is 1 - 1e-50000.
-const LEAST_SIGMA: f64 = 1e-3;
+const MIN_SIGMA: f64 = 1e-3;
 
 /// Steps after which the safe end of the bracket is returned as it stands. Newton needs about
 /// eight; bisection over all doubles would need 2100.
@@ -195,7 +195,7 @@ pub fn sigma(epsilon: f64, delta: f64) -> Result<f64> {
     let u = tail_quantile_above(delta);
     let tail = (u + (u * u + 2.0 * epsilon).sqrt()) / (2.0 * epsilon);
     let enough = flat.min(tail) * (1.0 + 1e-9);
-    Ok(least_safe(&Sigma { epsilon, delta }, LEAST_SIGMA, enough))
+    Ok(least_safe(&Sigma { epsilon, delta }, MIN_SIGMA, enough))
 }
 
 /// Smallest `epsilon >= 0` for which the mechanism is `(epsilon, delta)`-private, rounded up.

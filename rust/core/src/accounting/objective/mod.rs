@@ -36,7 +36,7 @@ pub const MAX_SCORES: usize = 100_000;
 const LARGEST_T: f64 = 1e50;
 
 /// Range in which gradient and curvature are bounded in one supremum.
-const LEAST_T: f64 = 1e-100;
+const MIN_T: f64 = 1e-100;
 const LARGEST_KAPPA: f64 = 1e100;
 
 /// Which gradients and curvatures one record can have.
@@ -195,7 +195,7 @@ fn log_delta_closed(law: Law, relation: Relation, epsilon: f64, t: f64, jacobian
         log_delta_plain(law, relation, e, t)
     };
     // Beyond these the joint suprema leave the range of the numbers; the plain laws do not.
-    let regular = |kappa: f64| kappa <= LARGEST_KAPPA && t >= LEAST_T;
+    let regular = |kappa: f64| kappa <= LARGEST_KAPPA && t >= MIN_T;
     match (law, relation, jacobian) {
         (_, _, Jacobian::Kappa(kappa)) if !regular(kappa) => plain(law),
         (Law::Logistic { scores: 1 }, Relation::AddRemove, Jacobian::Kappa(kappa)) => {

@@ -31,7 +31,7 @@ const FAR: f64 = 100.0;
 
 /// For more terms than this, their concentration around a mean serves; it is searched for no farther
 /// than so many deviations a term.
-const MOST_TERMS: usize = 48;
+const MAX_TERMS: usize = 48;
 const FARTHEST: f64 = 1e7;
 
 /// Upper bound on the logarithm of the curve of `U` at `e >= 0`, `m >= 0`.
@@ -44,7 +44,7 @@ pub(super) fn log_delta(e: f64, m: f64, s: f64, n: usize) -> f64 {
         // But for a probability below 1e-15 the loss is far above e.
         return 0.0;
     }
-    if n > MOST_TERMS {
+    if n > MAX_TERMS {
         return Concentrated { e, m, s, n: count }.integral();
     }
     if (e / count - m) / s > FAR {

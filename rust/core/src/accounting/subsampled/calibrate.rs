@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::Result;
 use crate::accounting::subsampled::mixed::Answer;
 use crate::accounting::subsampled::plan::Question;
-use crate::accounting::subsampled::{Effort, LEAST_NOISE, Subsampled, check_rate, check_steps};
+use crate::accounting::subsampled::{Effort, MIN_NOISE, Subsampled, check_rate, check_steps};
 use crate::accounting::subsampled::{answer, composition, joined};
 use crate::accounting::{check_delta, check_not_negative, gaussian};
 use crate::runtime::interrupt::Interrupt;
@@ -20,32 +20,32 @@ const WIDE: f64 = 3e-4;
 const WIDEST: f64 = 2e-2;
 
 /// Most points at which the grid of an answer is asked.
-const MOST_FINE: usize = 3;
+const MAX_FINE_STEPS: usize = 3;
 
 /// Relative distance of the root from where a search goes on with the grid of an answer.
 const NEAR: f64 = 5e-2;
 
 /// Largest noise multiplier of the search.
-const MOST_NOISE: f64 = 1e150;
+const MAX_NOISE: f64 = 1e150;
 
 /// Steps of the search, and after how many it is content with an ever larger width; a secant takes
 /// three or four.
-const MOST_STEPS: usize = 30;
+const MAX_STEPS: usize = 30;
 const USUAL_STEPS: usize = 6;
 
 /// Grids, in those of a search, after which no closer noise is looked for; twice as many where
 /// nothing near is known. After `MUCH_WORK` the search is content with `WIDEST`, after `MORE_WORK`
 /// with the last stride; after the last number every question gets one grid.
-const MOST_WORK: u32 = 16;
+const MAX_WORK: u32 = 16;
 const MUCH_WORK: u32 = 24;
 const MORE_WORK: u32 = 36;
-const MOST_WORK_OF_ALL: u32 = 40;
+const MAX_WORK_OF_ALL: u32 = 40;
 
 /// Work of a fine question: two grids of a search or more, then one of the largest.
 const ONE_LARGEST: u32 = 6;
 
 /// Largest step to a smaller noise, in logs, where the last two show next to no slope.
-const MOST_DOWN: f64 = 0.7;
+const MAX_STEP_DOWN: f64 = 0.7;
 
 /// A larger grid shows at most that much more, relative; and the log of how far epsilon is missed
 /// where no closer noise is looked for that keeps delta alone.
@@ -54,10 +54,10 @@ const MUCH: f64 = 0.3;
 
 /// Where a noise that should be enough is not: least and largest first step to a larger one, the
 /// power of the noise with which epsilon falls at least there, and most steps.
-const LEAST_STRIDE: f64 = 1e-15;
-const MOST_STRIDE: f64 = 1e-2;
+const MIN_STRIDE: f64 = 1e-15;
+const MAX_STRIDE: f64 = 1e-2;
 const FALL: f64 = 8.0;
-const MOST_STRIDES: u32 = 8;
+const MAX_STRIDES: u32 = 8;
 
 /// What is left of an interval, halved while it `is_wide`, around where `enough` begins to hold.
 fn halved(
@@ -135,7 +135,7 @@ impl Wanted<'_> {
 
     /// Whether there was little work so far, for a bracket of this width.
     fn is_worth_more(&self, width: f64) -> bool {
-        self.work.get() < MOST_WORK * if width > NEAR { 2 } else { 1 }
+        self.work.get() < MAX_WORK * if width > NEAR { 2 } else { 1 }
     }
 
     /// How far the proven delta is above the target, and whether a finer grid may prove a smaller one.
@@ -146,7 +146,7 @@ impl Wanted<'_> {
     }
 
     fn ask(&self, coarse: bool, steps: Subsampled, question: Question) -> Result<Answer> {
-        let left = MOST_WORK_OF_ALL.saturating_sub(self.work.get()).max(1);
+        let left = MAX_WORK_OF_ALL.saturating_sub(self.work.get()).max(1);
         let left = if coarse { left } else { left.min(ONE_LARGEST) };
         let effort = Effort {
             coarse,
@@ -180,7 +180,7 @@ impl Wanted<'_> {
             let steps = self.steps(libm::exp(log_noise));
             Ok(joined::delta(steps, self.epsilon, self.replace_one)? <= self.delta)
         };
-        let (low, high) = (libm::log(LEAST_NOISE), libm::log(MOST_NOISE));
+        let (low, high) = (libm::log(MIN_NOISE), libm::log(MAX_NOISE));
         if !enough(high)? {
             return Ok(f64::INFINITY);
         }
@@ -193,8 +193,8 @@ impl Wanted<'_> {
 
     /// Root of the estimate, and its slope there.
     fn guess(&self) -> Result<(f64, f64)> {
-        let (mut low, mut high) = (libm::log(LEAST_NOISE), libm::log(LEAST_NOISE) + 7.0);
-        while self.estimate(high)? > 0.0 && high < libm::log(MOST_NOISE) {
+        let (mut low, mut high) = (libm::log(MIN_NOISE), libm::log(MIN_NOISE) + 7.0);
+        while self.estimate(high)? > 0.0 && high < libm::log(MAX_NOISE) {
             low = high;
             high += 3.0;
         }
@@ -209,13 +209,13 @@ impl Wanted<'_> {
     /// and how far the proven epsilon is above the target.
     fn search(&self) -> Result<(f64, f64)> {
         let (mut at, mut slope) = self.guess()?;
-        let least = libm::log(LEAST_NOISE);
+        let least = libm::log(MIN_NOISE);
         let (mut low, mut high) = (f64::NEG_INFINITY, self.by_joins()?);
         // Next to what is known to be enough: rare joins leave a grid nothing to find.
         at = at.max(least).min(high - 0.9 * NOISE_WIDTH);
         let mut last: Option<(f64, f64)> = None;
         let (mut coarse, mut fine) = (true, 0);
-        for number in 0..MOST_STEPS {
+        for number in 0..MAX_STEPS {
             if high <= least {
                 break;
             }
@@ -234,7 +234,7 @@ impl Wanted<'_> {
                 }
             }
             last = Some((at, excess));
-            let step = (-excess / slope).clamp(-MOST_DOWN, 2.0);
+            let step = (-excess / slope).clamp(-MAX_STEP_DOWN, 2.0);
             let usual = if !limited {
                 NOISE_WIDTH
             } else if self.work.get() < MUCH_WORK {
@@ -259,7 +259,7 @@ impl Wanted<'_> {
                 continue;
             }
             fine += usize::from(!coarse);
-            if found || !is_worth_more || (fine >= MOST_FINE && high < f64::INFINITY) {
+            if found || !is_worth_more || (fine >= MAX_FINE_STEPS && high < f64::INFINITY) {
                 break;
             }
             // Half of the width beyond the root: the next point is likely to be safe.
@@ -271,7 +271,7 @@ impl Wanted<'_> {
             }
             at = next.max(least);
         }
-        let noise = libm::exp(high).max(LEAST_NOISE);
+        let noise = libm::exp(high).max(MIN_NOISE);
         Ok((noise, self.missing(noise)?))
     }
 
@@ -289,19 +289,19 @@ impl Wanted<'_> {
     fn enlarged(&self, (mut noise, mut missing): (f64, f64)) -> Result<f64> {
         let (mut stride, mut last) = (0.0, None);
         for number in 0.. {
-            if missing <= 0.0 || noise >= MOST_NOISE {
+            if missing <= 0.0 || noise >= MAX_NOISE {
                 break;
             }
             // As much more noise as is missing is usually enough, and often too much.
-            let asked = missing.min((missing / FALL).max(MOST_STRIDE));
+            let asked = missing.min((missing / FALL).max(MAX_STRIDE));
             // What a straight line through the last two shows, and a little more.
             let by_line = match last {
                 Some(more) if more > missing => 1.2 * missing * stride / (more - missing),
                 _ => 0.0,
             };
-            let larger = (8.0 * stride).min(1.5 * stride.max(MOST_STRIDE));
-            stride = asked.max(by_line).max(larger).clamp(LEAST_STRIDE, 1.0);
-            if number == MOST_STRIDES || missing.is_infinite() {
+            let larger = (8.0 * stride).min(1.5 * stride.max(MAX_STRIDE));
+            stride = asked.max(by_line).max(larger).clamp(MIN_STRIDE, 1.0);
+            if number == MAX_STRIDES || missing.is_infinite() {
                 stride = 1.0;
             }
             last = Some(missing);

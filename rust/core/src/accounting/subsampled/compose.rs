@@ -26,7 +26,7 @@ const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
 const NEGLIGIBLE: f64 = -80.0;
 
 /// Longest transform that is kept for the next composition: about 8 MB a thread.
-const MOST_KEPT: usize = 327_680;
+const MAX_KEPT: usize = 327_680;
 
 /// The upper end of a composed law: `delta` as a function of epsilon.
 pub(super) struct Curve {
@@ -216,7 +216,7 @@ fn transforms(size: usize) -> Transforms {
                 planner.plan_fft_forward(size),
                 planner.plan_fft_inverse(size),
             );
-            *last = (size <= MOST_KEPT).then(|| made.clone());
+            *last = (size <= MAX_KEPT).then(|| made.clone());
             made
         }
     })

@@ -19,7 +19,7 @@ use crate::accounting::subsampled::calibrate::least;
 use crate::accounting::subsampled::pair::ULP;
 
 /// Expected joins above which the grid is better anyway.
-const MOST_JOINS: f64 = 8.0;
+const MAX_JOINS: f64 = 8.0;
 
 /// Relative error of everything below, generously.
 const SLACK: f64 = 1e-11;
@@ -76,7 +76,7 @@ pub(super) fn epsilon(steps: Subsampled, target: f64, replace_one: bool) -> Resu
 
 /// Whether joins are rare enough.
 fn rare(steps: Subsampled) -> bool {
-    steps.n_steps as f64 * steps.sampling_rate <= MOST_JOINS && steps.sampling_rate <= 0.5
+    steps.n_steps as f64 * steps.sampling_rate <= MAX_JOINS && steps.sampling_rate <= 0.5
 }
 
 #[cfg(test)]

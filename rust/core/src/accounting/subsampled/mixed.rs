@@ -20,13 +20,13 @@ const CUT: f64 = 1e-7;
 /// The same where the losses are too far apart for a grid of the step that is wanted, and how often
 /// the tails are then cut anew.
 const CUT_FROM_LONG: f64 = 1e-4;
-const MOST_CUTS: usize = 3;
+const MAX_CUTS: usize = 3;
 
 /// Estimates of delta at a given epsilon settle within this many rounds.
 const ROUNDS: usize = 6;
 
 /// Least delta that the search for tails goes down to.
-const LEAST_DELTA: f64 = 1e-280;
+const MIN_DELTA: f64 = 1e-280;
 
 /// Most times that the step is halved, and the relative change below which it no longer is.
 const HALVINGS: u32 = 5;
@@ -240,23 +240,34 @@ impl Composition {
         self.pairs.iter().any(|(pair, _)| !pair.replace)
     }
 
-    /// Upper bound on a direction's answer from its largest loss; infinite if that is not known.
+    /// Upper bound on the loss of the direction without the record; infinite if none is known.
     ///
     /// One step without the record loses at most `-ln(1 - q)` to one with it.
-    fn most(&self, reversed: bool, goal: Question) -> f64 {
-        let unknown = !reversed || !self.atoms.is_empty() || self.rho > 0.0;
-        if unknown || self.pairs.iter().any(|(pair, _)| pair.replace) {
+    fn largest_without(&self) -> f64 {
+        let replaced = self.pairs.iter().any(|(pair, _)| pair.replace);
+        if replaced || !self.atoms.is_empty() || self.rho > 0.0 {
             return f64::INFINITY;
         }
         let losses = self.pairs.iter();
-        let most: f64 = losses
+        let total: f64 = losses
             .map(|(pair, times)| times * pair.most_without())
             .sum();
-        let most = most * (1.0 + 1e-9);
+        total * (1.0 + 1e-9)
+    }
+
+    /// Upper bound on a direction's answer from its largest loss; infinite if that is not known.
+    fn most(&self, reversed: bool, goal: Question) -> f64 {
+        let largest = if reversed {
+            self.largest_without()
+        } else {
+            f64::INFINITY
+        };
         match goal {
-            Question::Epsilon(epsilon) if epsilon > most => 0.0,
-            Question::Epsilon(epsilon) => -libm::expm1(epsilon - most) * (1.0 + 8.0 * ULP),
-            Question::Delta(_) => most,
+            Question::Epsilon(epsilon) if epsilon > largest => 0.0,
+            Question::Epsilon(epsilon) if largest < f64::INFINITY => {
+                -libm::expm1(epsilon - largest) * (1.0 + 8.0 * ULP)
+            }
+            _ => largest,
         }
     }
 
@@ -299,10 +310,10 @@ impl Composition {
                     .log_delta()
                     .max(found);
             }
-            if found >= libm::log(delta) || delta <= LEAST_DELTA {
+            if found >= libm::log(delta) || delta <= MIN_DELTA {
                 break;
             }
-            delta = (0.01 * libm::exp(found).min(delta)).max(LEAST_DELTA);
+            delta = (0.01 * libm::exp(found).min(delta)).max(MIN_DELTA);
         }
         Ok((found, CUT * delta / self.steps()))
     }
@@ -401,7 +412,7 @@ impl Composition {
             high = high.max(cumulants.saddle(Question::Delta(end), interrupt)?.mean);
             directions.push((reversed, cumulants));
         }
-        let without = self.most(true, Question::Delta(0.0));
+        let without = self.largest_without();
         if without < 0.5 * (low + high) {
             directions.truncate(1);
             low = low.max(without.next_up());
@@ -512,7 +523,7 @@ impl Composition {
             // Shorter tails leave more of the grid to the rest.
             let wanted = CUT_FROM_LONG * whole.unwrap_or(answer.value) / steps;
             let is_other = (too_long && wanted > 2.0 * tail) || (cuts > 0 && wanted < 0.5 * tail);
-            if is_other && cuts < MOST_CUTS {
+            if is_other && cuts < MAX_CUTS {
                 cuts += 1;
                 tail = wanted;
                 prepared = self.prepared(goal, tail, interrupt)?;

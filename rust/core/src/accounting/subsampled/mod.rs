@@ -27,13 +27,13 @@ use crate::runtime::interrupt::Interrupt;
 pub use calibrate::noise_multiplier;
 
 /// Below this noise a sampled record counts as revealed.
-const LEAST_NOISE: f64 = 0.03;
+const MIN_NOISE: f64 = 0.03;
 
 /// The same of a Gaussian release among other events: its loss is 5000 and more.
-const LEAST_SIGMA: f64 = 0.01;
+const MIN_SIGMA: f64 = 0.01;
 
 /// Most steps of one event.
-const MOST_STEPS: u64 = 1 << 52;
+const MAX_STEPS: u64 = 1 << 52;
 
 /// Poisson-subsampled Gaussian steps.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,7 +53,7 @@ fn check_rate(rate: f64) -> Result<()> {
 
 fn check_steps(n_steps: u64) -> Result<()> {
     let message = format_args!("must be a number from 1 to 2**52, got {n_steps}");
-    require((1..=MOST_STEPS).contains(&n_steps), "n_steps", message)
+    require((1..=MAX_STEPS).contains(&n_steps), "n_steps", message)
 }
 
 impl Subsampled {
@@ -155,7 +155,7 @@ fn answer(
         Question::Delta(_) => whole()?,
         Question::Epsilon(_) => whole()?.min(steps.joined()),
     };
-    if noise < LEAST_NOISE {
+    if noise < MIN_NOISE {
         return Ok(most.into());
     }
     if steps.n_steps == 1 {
@@ -392,7 +392,7 @@ fn mixture(
 ) -> Composition {
     let mut pairs: Vec<(Pair, f64)> = Vec::new();
     for steps in sampled {
-        if steps.noise_multiplier < LEAST_NOISE {
+        if steps.noise_multiplier < MIN_NOISE {
             atoms.push((Atoms::revealing(steps.joined()), 1.0));
             continue;
         }
@@ -400,7 +400,7 @@ fn mixture(
         pairs.push((pair, steps.n_steps as f64));
     }
     if let Some(sigma) = sigma {
-        if sigma < LEAST_SIGMA {
+        if sigma < MIN_SIGMA {
             atoms.push((Atoms::revealing(1.0), 1.0));
         } else {
             pairs.push((Pair::new(sigma, 1.0, false), 1.0));

@@ -26,7 +26,7 @@ const BISECTIONS: usize = 44;
 const LEFT_OUT: f64 = -16.0;
 
 /// Least deviation that is reckoned with, relative to the mean.
-const LEAST_SPREAD: f64 = 1e-4;
+const MIN_SPREAD: f64 = 1e-4;
 
 /// Share of epsilon that the grid may add.
 const ACCURACY: f64 = 1e-4;
@@ -184,7 +184,7 @@ impl Cumulants {
             tilt,
             value,
             mean,
-            deviation: variance.sqrt().max(LEAST_SPREAD * mean.abs()).max(1e-150),
+            deviation: variance.sqrt().max(MIN_SPREAD * mean.abs()).max(1e-150),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::accounting::subsampled::pair::ULP;
 const DENSITY: f64 = 64.0;
 
 /// Most points of such a curve.
-const MOST_POINTS: f64 = 16_384.0;
+const MAX_POINTS: f64 = 16_384.0;
 
 /// Randomised response: both directions of an `epsilon`-private event at its worst.
 pub(super) fn pure_atoms(epsilon: f64) -> Atoms {
@@ -51,7 +51,7 @@ pub(super) fn zcdp_atoms(rho: f64, tail: f64) -> Atoms {
     let width = (2.0 * rho).sqrt();
     let log = -libm::log(tail.max(1e-300));
     let end = rho + width * (2.0 * log).sqrt();
-    let n = (end / width * DENSITY).ceil().clamp(64.0, MOST_POINTS);
+    let n = (end / width * DENSITY).ceil().clamp(64.0, MAX_POINTS);
     let points: Vec<(f64, f64)> = (0..=n as usize)
         .map(|i| {
             let epsilon = end * i as f64 / n;

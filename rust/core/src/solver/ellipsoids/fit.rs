@@ -92,7 +92,7 @@ pub struct EllipsoidSolution {
 }
 
 /// Numbers that all matrices may have together.
-const MOST_ENTRIES: usize = 1 << 24;
+const MAX_ENTRIES: usize = 1 << 24;
 
 /// Minimises F; `x` has `shape = (records, features)` in C order, `linear` one row of svec
 /// coordinates for each ellipsoid. The factors `weights` are from 0 to 1, or none for 1 each.
@@ -242,10 +242,10 @@ fn check(
     let order = features.checked_add(1);
     let square = order.and_then(|order| order.checked_mul(order.checked_add(1)?));
     let entries = square.and_then(|square| (square / 2).checked_mul(count));
-    let Some(entries) = entries.filter(|entries| *entries <= MOST_ENTRIES) else {
+    let Some(entries) = entries.filter(|entries| *entries <= MAX_ENTRIES) else {
         let message = format!(
             "got {features} features; n_classes * n_ellipsoids * (d + 1)(d + 2)/2 must be at most \
-             {MOST_ENTRIES}"
+             {MAX_ENTRIES}"
         );
         return Err(Error::invalid("X", message));
     };
@@ -263,10 +263,10 @@ fn check_linear(linear: &[f64], complete: bool) -> Result<()> {
 /// Number of ellipsoids, and of scores that a record's loss sees.
 fn counts(settings: &EllipsoidSettings<'_>) -> Result<(usize, usize)> {
     let (classes, each) = (settings.classes, settings.ellipsoids);
-    let message = format_args!("got {classes}, expected 2 to {MOST_ENTRIES}");
-    require((2..=MOST_ENTRIES).contains(&classes), "n_classes", message)?;
+    let message = format_args!("got {classes}, expected 2 to {MAX_ENTRIES}");
+    require((2..=MAX_ENTRIES).contains(&classes), "n_classes", message)?;
     let count = classes.checked_mul(each);
-    if let Some(count) = count.filter(|count| (1..=MOST_ENTRIES).contains(count)) {
+    if let Some(count) = count.filter(|count| (1..=MAX_ENTRIES).contains(count)) {
         return Ok((count, count - each + 1));
     }
     let message = format!("got {each}, expected at least 1 and few enough for memory");

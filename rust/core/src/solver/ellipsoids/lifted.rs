@@ -27,9 +27,9 @@ use std::sync::Arc;
 /// Entries of one block of lifted rows: 256 KiB in double precision.
 const BLOCK_ENTRIES: usize = 1 << 15;
 /// Chunks of records at most.
-const MOST_CHUNKS: usize = 64;
+const MAX_CHUNKS: usize = 64;
 /// Records a chunk needs at least.
-const LEAST_CHUNK: usize = 64;
+const MIN_CHUNK: usize = 64;
 /// Numbers that all chunks' sums may take together: 64 MiB in double precision.
 const SUM_ENTRIES: usize = 1 << 23;
 /// Multiplications of a chunk between two looks at the interrupt: about a millisecond.
@@ -104,8 +104,8 @@ impl Lifted {
         }
         let factor = factors(order, unit(rows))?;
         let touched = size * ellipsoids;
-        let most = (SUM_ENTRIES / touched).clamp(1, MOST_CHUNKS);
-        let count = most.min(records / LEAST_CHUNK).max(1);
+        let most = (SUM_ENTRIES / touched).clamp(1, MAX_CHUNKS);
+        let count = most.min(records / MIN_CHUNK).max(1);
         let block = (BLOCK_ENTRIES / size).clamp(8, 256);
         let large = records * touched >= PARALLEL_WORK && count > 1;
         Ok(Self {

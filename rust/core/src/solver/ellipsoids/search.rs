@@ -23,7 +23,7 @@ use crate::solver::smooth::newton_parts::add;
 /// Relative residual of a Newton step at most.
 const LOOSEST: f64 = 0.1;
 /// Products of one Newton step at most.
-const MOST_PRODUCTS: usize = 200;
+const MAX_PRODUCTS: usize = 200;
 /// Lengths of a Newton step that are tried.
 const LENGTHS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
 /// Share of the step's length by which the residual must shrink.
@@ -31,7 +31,7 @@ const DECREASE: f64 = 0.2;
 /// Accelerated steps between two looks at the residual.
 const LOOK_EVERY: u64 = 10;
 /// Points that rounding may dominate before the search gives up.
-const MOST_FLOOR_POINTS: u32 = 5;
+const MAX_FLOOR_POINTS: u32 = 5;
 
 /// The search.
 pub struct ConeSearch<'o, 'p> {
@@ -94,7 +94,7 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
     fn floored(&mut self, point: &EllipsoidPoint) -> bool {
         let slack = point.error + self.objective.regularization * point.offset;
         self.floor_points += u32::from(point.norm <= 2.0 * slack);
-        self.floor_points > MOST_FLOOR_POINTS
+        self.floor_points > MAX_FLOOR_POINTS
     }
 
     fn at(&mut self, z: &[f64], stretch: f64) -> Result<Option<EllipsoidPoint>> {
@@ -163,7 +163,7 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
         let mut moved = zeros(residual.len())?;
         weigh(&share, &residual, &mut moved);
         let mut energy = dot(&moved, &residual);
-        for _ in 0..MOST_PRODUCTS {
+        for _ in 0..MAX_PRODUCTS {
             weigh(&share, &conjugate, &mut moved);
             let curved = self.objective.product(&frames.leave(&moved)?)?;
             let mut image = frames.enter(&curved)?;

@@ -3,7 +3,7 @@
 //! `W_k = scale_k V_k`: the regulariser shrinks a number, not the weights, and so does the
 //! projection onto a ball. The squared norms of the `V_k` are carried along in twice the working
 //! precision with a bound of their error. Where that bound could matter to a projection they are
-//! summed anew. Whenever a scale has fallen below [`LEAST_SCALE`] its class is rescaled by a power
+//! summed anew. Whenever a scale has fallen below [`MIN_SCALE`] its class is rescaled by a power
 //! of two, exactly.
 //!
 //! An average `sum_m o_m W_m` is kept as `settled + share_k V_k - lag`, where `share_k` is the sum
@@ -21,7 +21,7 @@ use crate::runtime::memory::{filled, with_capacity, zeros};
 use crate::simd::Simd;
 
 /// Scales below this are brought back to [1/2, 1).
-const LEAST_SCALE: f64 = 0.125;
+const MIN_SCALE: f64 = 0.125;
 /// Covers the roundings of a sum of up to 2^32 lengths.
 const LENGTH_SLACK: f64 = 1e-6;
 
@@ -206,7 +206,7 @@ impl<L: WeightLayout> Iterate<L> {
             Projection::Joint => self.project(0, self.classes),
             Projection::PerClass => (0..self.classes).for_each(|k| self.project(k, k + 1)),
         }
-        if self.scale[..self.classes].iter().any(|s| *s < LEAST_SCALE) {
+        if self.scale[..self.classes].iter().any(|s| *s < MIN_SCALE) {
             self.rescale();
         }
         if let Some(average) = &mut self.average {

@@ -8,16 +8,16 @@ use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
 /// Most places that [`orders`] writes out.
-pub const MOST_ORDERED: u64 = 1 << 28;
+pub const MAX_ORDERED: u64 = 1 << 28;
 
 /// The rows in the order in which [`crate::solver::projected_sgd::passes::solve`] takes them, pass after pass.
 ///
 /// # Errors
-/// More than [`MOST_ORDERED`] places; no memory; an interrupt.
+/// More than [`MAX_ORDERED`] places; no memory; an interrupt.
 pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) -> Result<Vec<u32>> {
     let all = u64::from(n_rows).saturating_mul(epochs);
-    let message = format_args!("{all} places in all, expected at most {MOST_ORDERED}");
-    require(all <= MOST_ORDERED, "n_epochs", message)?;
+    let message = format_args!("{all} places in all, expected at most {MAX_ORDERED}");
+    require(all <= MAX_ORDERED, "n_epochs", message)?;
     let mut places = collected(0..n_rows)?;
     // As the store orders the rows.
     places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));

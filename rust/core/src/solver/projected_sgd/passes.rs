@@ -114,7 +114,7 @@ struct Constants {
 }
 
 /// Most updates. Ten roundings in each of so many factors are less than [`SLACK`] together.
-const MOST_UPDATES: u64 = 1 << 36;
+const MAX_UPDATES: u64 = 1 << 36;
 /// What inexact norms may add to the sensitivity, relative to it. Norms of small balls, which are
 /// projected on all the time, may be the less exact, and are summed anew the less often.
 const NORM_SHARE: f64 = 1e-6;
@@ -138,7 +138,7 @@ impl Constants {
         let updates = settings
             .epochs
             .checked_mul(per_pass as u64)
-            .filter(|updates| (1..=MOST_UPDATES).contains(updates))
+            .filter(|updates| (1..=MAX_UPDATES).contains(updates))
             .ok_or_else(|| Error::invalid("n_epochs", "expected 1 to 2^36 updates in all"))?;
         let row_norm = libm::ldexp(bounds.row_norm(), -exponent);
         let curvature = settings.loss.curvature() * row_norm * row_norm;

@@ -18,9 +18,9 @@ use std::ops::Range;
 /// Scores that a vector holds.
 const LANES: usize = 16;
 /// Blocks at most. A sample of the rows is a sixteenth of them.
-const MOST_BLOCKS: usize = 64;
+const MAX_BLOCKS: usize = 64;
 /// Rows a block needs at least.
-const LEAST_BLOCK: usize = 128;
+const MIN_BLOCK: usize = 128;
 /// Multiplications of one block in one round: a millisecond or two.
 const ROUND_WORK: usize = 1 << 21;
 /// What summing up the blocks' results may cost, as a share of the work on rows.
@@ -60,8 +60,8 @@ impl<'p, 'a> BlockPasses<'p, 'a> {
         // Of sparse rows with several scores the sums would be larger than the rows.
         let sums = SUM_SHARE.saturating_mul(design.stored()).max(1);
         let most = n * touched / sums / if dense { 1 } else { scores };
-        let most = most.clamp(1, MOST_BLOCKS);
-        let count = most.min(n / LEAST_BLOCK).max(1);
+        let most = most.clamp(1, MAX_BLOCKS);
+        let count = most.min(n / MIN_BLOCK).max(1);
         let blocks: Vec<_> = (0..count)
             .map(|b| n * b / count..n * (b + 1) / count)
             .collect();

@@ -17,15 +17,15 @@ use crate::solver::smooth::newton_parts::norm;
 const FREQUENT: usize = 64;
 /// Rows that the matrix is added up over: one in so many, and how many at least. They lie in random order.
 const ROW_SHARE: usize = 8;
-const LEAST_ROWS: usize = 1 << 12;
+const MIN_ROWS: usize = 1 << 12;
 /// Entries of a column on average from which this pays; and the share of the curvature that columns are
 /// scaled by alone: it falls as the weights grow.
-const LEAST_ENTRIES: usize = 8;
+const MIN_ENTRIES: usize = 8;
 const CURVATURE_SHARE: f64 = 0.5;
 /// Scale of a column at least: it must not vanish in single precision.
-const LEAST_SCALE: f64 = 1e-20;
+const MIN_SCALE: f64 = 1e-20;
 /// Curvature of a column over lambda up to which the matrix is safe from rounding.
-const MOST_RELATIVE: f64 = 1e12;
+const MAX_RATIO: f64 = 1e12;
 
 /// What is known of the entries of a column.
 #[derive(Debug, Clone, Copy, Default)]
@@ -58,10 +58,10 @@ impl CoarseInverse {
         relative: f64,
         interrupt: &dyn Interrupt,
     ) -> Result<Self> {
-        let pays = !sums.is_empty() && n * store.touched(1) >= LEAST_ENTRIES * sums.len();
+        let pays = !sums.is_empty() && n * store.touched(1) >= MIN_ENTRIES * sums.len();
         let relative = if pays { 1.0 } else { CURVATURE_SHARE } * relative;
         let scale = |sums: &ColumnSums| (1.0 + relative * f64::from(sums.squares)).recip();
-        let mut scale = collected(sums.iter().map(|sums| scale(sums).max(LEAST_SCALE)))?;
+        let mut scale = collected(sums.iter().map(|sums| scale(sums).max(MIN_SCALE)))?;
         let frequent = FREQUENT.min(sums.len());
         let mut shares =
             collected((sums.iter().zip(&scale)).map(|(s, x)| f64::from(s.entries) * x))?;
@@ -73,7 +73,7 @@ impl CoarseInverse {
         }
         let size = frequent + 1;
         let mut gram = matrix::<f64>(size, size)?;
-        let rows = usize::from(pays) * n.min(LEAST_ROWS.max(n / ROW_SHARE));
+        let rows = usize::from(pays) * n.min(MIN_ROWS.max(n / ROW_SHARE));
         let share = relative * n as f64 / rows.max(1) as f64;
         let mut buffer = store.buffer()?;
         let mut met = zeros::<(u32, f64)>(size)?;
@@ -98,7 +98,7 @@ impl CoarseInverse {
             }
         }
         (0..size).for_each(|i| gram[i * (size + 1)] += 1.0);
-        let safe = pays && scale.iter().all(|x| x * MOST_RELATIVE > 1.0);
+        let safe = pays && scale.iter().all(|x| x * MAX_RATIO > 1.0);
         let factor = Cholesky::new(gram, size)?.filter(|_| safe);
         if factor.is_some() {
             scale[..frequent].fill(0.0);

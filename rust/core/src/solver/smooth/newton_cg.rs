@@ -20,7 +20,7 @@ use crate::solver::smooth::sample_inverse::SampleInverse;
 /// Newton steps on the sample at most.
 const SAMPLE_STEPS: usize = 20;
 /// Products in one step at most: beyond, a new gradient tells more.
-const MOST_PRODUCTS: usize = 400;
+const MAX_PRODUCTS: usize = 400;
 /// Relative residual of a Newton step at most. Deep steps pay, as products cost less than gradients.
 const LOOSEST: f64 = 0.03;
 /// Relative residual and products at most of one application of the preconditioner.
@@ -34,7 +34,7 @@ const PATIENCE: usize = 6;
 const ROUGH_STEPS: u64 = 3;
 const ROUGH_SHARE: f64 = 1e-3;
 /// Step lengths tried in one search at most.
-const MOST_LENGTHS: usize = 60;
+const MAX_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
 const GOOD_LENGTHS: usize = 20;
 /// One in so many steps follows the gradient over the largest curvature there can be: with them J
@@ -44,7 +44,7 @@ const GRADIENT_EVERY: u64 = 20;
 /// with every step, so the search cannot cycle.
 const FREE_STEPS: u64 = 60;
 /// Steps that may fail to bring the bound down once rounding dominates it.
-const MOST_FLOOR_STEPS: u32 = 5;
+const MAX_FLOOR_STEPS: u32 = 5;
 
 /// The search and its working memory.
 pub struct NewtonSearch<'p, P: Passes> {
@@ -137,7 +137,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
             }
             let floor = !self.rough && point.norm <= 2.0 * point.error;
             floor_steps += u32::from(floor);
-            if self.found.steps >= most_steps || floor_steps > MOST_FLOOR_STEPS {
+            if self.found.steps >= most_steps || floor_steps > MAX_FLOOR_STEPS {
                 return Ok(self.found);
             }
             let next = self.step(&point, first)?;
@@ -284,7 +284,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         for (right, g) in self.rooms[0].residual.iter_mut().zip(&point.gradient) {
             *right = P::Narrow::near(-g * down);
         }
-        self.conjugate_gradients(0, rows, share, MOST_PRODUCTS)?;
+        self.conjugate_gradients(0, rows, share, MAX_PRODUCTS)?;
         for (direction, x) in self.direction.iter_mut().zip(&self.rooms[0].x) {
             *direction = x.wide() * up;
         }
@@ -393,7 +393,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         let free = self.found.steps <= FREE_STEPS;
         let (mut low, mut high) = ((0.0, slope), None);
         let mut length = 1.0;
-        for tried in 0..MOST_LENGTHS {
+        for tried in 0..MAX_LENGTHS {
             let mut weights = self.vector()?;
             weights.copy_from_slice(&point.weights);
             add(&mut weights, length, &self.direction);

@@ -16,13 +16,13 @@ use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{Scaled, SmoothProblem, SmoothSettings};
 
 /// Rows from which the Gram matrix costs more than it saves.
-const MOST_ROWS: usize = 512;
+const MAX_ROWS: usize = 512;
 /// Columns for each row from which coordinates pay.
-const LEAST_SHARE: usize = 2;
+const MIN_SHARE: usize = 2;
 /// Entries of all rows at most: they are copied in double precision.
-const MOST_ENTRIES: usize = 1 << 22;
+const MAX_ENTRIES: usize = 1 << 22;
 /// Squared rests below this share of the longest row's are taken for rounding errors.
-const LEAST_PIVOT: f64 = 1e-10;
+const MIN_PIVOT: f64 = 1e-10;
 /// Share of the target that the search on coordinates leaves to their rounding.
 const TARGET_SHARE: f64 = 0.5;
 
@@ -51,7 +51,7 @@ pub fn start(
     interrupt: &dyn Interrupt,
 ) -> Result<Option<Vec<f64>>> {
     let n = order.len();
-    if n == 0 || n > MOST_ROWS || LEAST_SHARE * n > columns || n * columns > MOST_ENTRIES {
+    if n == 0 || n > MAX_ROWS || MIN_SHARE * n > columns || n * columns > MAX_ENTRIES {
         return Ok(None);
     }
     let space = RowSpace::new(store, n, columns)?;
@@ -88,7 +88,7 @@ impl RowSpace {
         }
         let mut gram = matrix(n, n)?;
         f64::times_transposed(&entries, &entries, &mut gram, (n, columns, n));
-        let (factor, pivots) = pivoted(gram, n, LEAST_PIVOT)?;
+        let (factor, pivots) = pivoted(gram, n, MIN_PIVOT)?;
         Ok(Self {
             entries,
             factor,

@@ -13,10 +13,10 @@ use crate::simd::Real;
 use crate::solver::smooth::problem::{Pass, SmoothProblem};
 
 /// Columns from which factoring costs more than it saves.
-const MOST_COLUMNS: usize = 200;
+const MAX_COLUMNS: usize = 200;
 /// Non-zero entries of a row from which the outer products cost more than they save: as much as
 /// thirty products with the Hessian.
-const MOST_ENTRIES: usize = 120;
+const MAX_ENTRIES: usize = 120;
 
 /// Cholesky factor of the Hessian over a sample.
 pub struct SampleInverse(Cholesky);
@@ -25,8 +25,8 @@ impl SampleInverse {
     /// Whether a problem is of the kind for which this pays.
     pub fn pays(problem: &SmoothProblem, store: &Store<'_>) -> bool {
         problem.loss.scores == 1
-            && problem.columns <= MOST_COLUMNS
-            && store.touched(1) <= MOST_ENTRIES
+            && problem.columns <= MAX_COLUMNS
+            && store.touched(1) <= MAX_ENTRIES
     }
 
     /// Factors the Hessian over the rows of a pass, with each row's curvature; `None` when rounding

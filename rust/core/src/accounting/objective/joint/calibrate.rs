@@ -40,7 +40,7 @@ const COARSE_TOLERANCE: f64 = 0.02;
 const FINE_TOLERANCE: f64 = 4e-3;
 
 /// Shortest distance in `ln sigma` from which a slope is taken.
-const LEAST_SECANT: f64 = 2e-4;
+const MIN_SECANT: f64 = 2e-4;
 
 /// Bracket in `ln sigma` that is not divided further.
 const CLOSE: f64 = 1e-4;
@@ -100,7 +100,7 @@ impl Bracket {
         }
         if let Some((before, value)) = self.last {
             let slope = (excess - value) / (at - before);
-            if slope < -1.0 && (at - before).abs() > LEAST_SECANT {
+            if slope < -1.0 && (at - before).abs() > MIN_SECANT {
                 self.slope = slope;
             }
         }

@@ -27,18 +27,18 @@ use crate::Result;
 use crate::runtime::interrupt::Interrupt;
 
 /// Fewest classes for which the bound is proved here; two classes have one score.
-const LEAST_CLASSES: usize = 3;
+const MIN_CLASSES: usize = 3;
 
 /// Largest `epsilon`.
-const MOST_EPSILON: f64 = 1e6;
+const MAX_EPSILON: f64 = 1e6;
 
 /// Whether the arguments are in the range where something is known.
 fn in_range(epsilon: f64, t: f64, kappa: f64, classes: usize) -> bool {
     epsilon > 0.0
-        && epsilon <= MOST_EPSILON
+        && epsilon <= MAX_EPSILON
         && (1e-9..=1e6).contains(&t)
         && (0.0..=1e9).contains(&kappa)
-        && (LEAST_CLASSES..=MAX_SCORES).contains(&classes)
+        && (MIN_CLASSES..=MAX_SCORES).contains(&classes)
 }
 
 /// Upper bound on the `delta` of objective perturbation with the softmax margin loss.

@@ -26,7 +26,7 @@ const UNIT: f64 = 0.004;
 const NODES: f64 = 384.0;
 
 /// Longest distance, in steps of the grid, of points that share a table.
-const MOST_STEPS: usize = 1 << 16;
+const MAX_STEPS: usize = 1 << 16;
 
 /// Bounds below this are as good as it.
 const NOTHING: f64 = 1e-300;
@@ -89,7 +89,7 @@ fn payoffs(
         let Some(first) = payoff(done) else {
             return Ok(None);
         };
-        let size = (1 + MOST_STEPS / stride).min(levels.count - done);
+        let size = (1 + MAX_STEPS / stride).min(levels.count - done);
         let most = (size - 1) * stride;
         let table = law.table(&first, most);
         for k in 0..size {

@@ -31,7 +31,7 @@ use std::ops::Range;
 const LARGEST: usize = 1200;
 const LONGEST: usize = 150;
 /// Most numbers that copies of all rows, and their scores twice, would take.
-const MOST_NUMBERS: usize = 1 << 26;
+const MAX_NUMBERS: usize = 1 << 26;
 /// Proximal points at most.
 const POINTS: usize = 40;
 /// Newton steps in a row without progress at most.
@@ -56,7 +56,7 @@ pub fn is_possible(problem: &Problem<'_>) -> bool {
     let (k, d) = (problem.classes, problem.columns);
     d <= LONGEST
         && k.saturating_mul(d) <= LARGEST
-        && problem.len().saturating_mul(d + 2 * k) <= MOST_NUMBERS
+        && problem.len().saturating_mul(d + 2 * k) <= MAX_NUMBERS
 }
 
 /// What one proximal point needs.
