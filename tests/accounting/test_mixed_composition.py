@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dpsvm_fast.accounting import (
     composed_delta,
     composed_epsilon,
     composition,
+    gaussian_delta,
     gaussian_epsilon,
     subsampled_gaussian_epsilon,
     subsampled_gaussian_noise_multiplier,
@@ -392,6 +394,28 @@ def test_a_rare_join_of_little_noise_counts_as_an_infinite_loss(adjacency: str) 
     )
     # Where less than the probability of a join is left, its loss counts as what it is.
     assert 30.0 < composed_epsilon(events, 1e-5) < 60.0
+
+
+@pytest.mark.proof("accountant", "Dominating pairs")
+def test_joins_that_cost_most_of_delta_count_as_what_they_lose_too() -> None:
+    rare, rest = sampled(0.12, 1e-3, 1), GaussianEvent(1.0, 0.3, "add_remove")
+    # Counted as infinite alone, the losses of a join cost 40 % of epsilon where they fill delta.
+    found = [
+        composed_epsilon([rare, rest], 1e-3 * share) for share in (0.999, 1.0 + 1e-7, 1.01, 2.0)
+    ]
+    assert all(first >= second for first, second in pairwise(found))
+    assert found[1] < 1.29
+    for share in (0.999, 1.0 + 1e-7, 1.1, 2.0):
+        epsilon = composed_epsilon([rare, rest], 1e-3 * share)
+        assert composed_delta([rare, rest], epsilon) <= 1e-3 * share * (1.0 + 2e-4)
+    ledger = PrivacyLedger(1.3, 1e-3)
+    ledger.spend(rare)
+    ledger.spend(rest)
+    assert ledger.total()[0] == pytest.approx(found[1], abs=1e-4)
+    # A record that does not join gains a little, which counts near epsilon = 0.
+    often = [sampled(0.05, 7e-3, 1), GaussianEvent(1.0, 0.01, "add_remove")]
+    exact = 7e-3 + (1.0 - 7e-3) * gaussian_delta(-math.log1p(-7e-3), 100.0)
+    assert exact * (1.0 - 1e-6) <= composed_delta(often, 0.0) <= exact * 1.001
 
 
 def test_nobody_looks_closely_at_equal_answers() -> None:

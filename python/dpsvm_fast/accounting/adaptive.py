@@ -289,8 +289,10 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
         return Size(Fraction(0), Fraction(0), Fraction(0), totals.distance, 1)
     if totals.pure:
         return _pure(*totals.pure, *(totals.leaks or [0.0]))
-    # By one point of the profile.
-    epsilon, by_profile = totals_epsilon(totals, pair) if pair > 0.0 else math.inf, UNKNOWN
+    # By one point of the profile. A file may hold many events, so each is asked quickly.
+    epsilon, by_profile = math.inf, UNKNOWN
+    if pair > 0.0:
+        epsilon = totals_epsilon(totals, pair, quick=True)
     if math.isfinite(epsilon):
         nothing = Size(Fraction(0), Fraction(pair), Fraction(0))
         by_profile = _pure(epsilon, pair) if epsilon > 0.0 else nothing

@@ -128,6 +128,9 @@ NEARLY_SURE = 0.05
 # not end, shares of delta that distances may take. Then the result falls in a few close rounds.
 QUICK_MARGIN, COARSER, LITTLE_LEFT = 1e-4, 2.0, 1e-4
 SHARES, MAX_ROUNDS, CLOSER_ROUNDS = (0.5, 0.9), 20, 2
+# A loss is counted as infinite, and not as what it is as well, if that has at most the first share
+# of delta as its probability, and the second of epsilon: section "Tiny noise".
+RARE_OF_DELTA, RARE_OF_EPSILON = 0.9, 0.01
 # What makes another round worth its time: more delta left by this factor. A close answer is hardly
 # ever below this share of a quick one.
 HARDLY_MORE, CLOSER_SHARE = 1.01, 0.8
@@ -219,12 +222,15 @@ ALONE = 1.01
 
 def totals_delta(totals: Totals, epsilon: float) -> float:
     """Return an upper bound of delta at ``epsilon >= 0``."""
-    return largest(partial(_choice_delta, epsilon=epsilon), _choices(totals, epsilon))
 
+    def ask(choice: Totals, *, quick: bool = False) -> float:
+        leaky = choice.with_leaks_beyond(epsilon)
+        found = _choice_delta(leaky, epsilon, quick=quick)
+        if leaky is choice or _leaks_rarely(leaky, epsilon, found):
+            return found
+        return min(found, _choice_delta(choice, epsilon, quick=quick))
 
-def _choices(totals: Totals, epsilon: float) -> list[Totals]:
-    """Return the choices of branches, for questions about ``epsilon``."""
-    return [choice.with_leaks_beyond(epsilon) for choice in choices(totals)]
+    return largest(ask, choices(totals))
 
 
 def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> float:
@@ -234,14 +240,28 @@ def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> floa
         return _simple_epsilon(choice, _where_distances_take(SHARES[0], choice, delta), delta)
 
     def ask(choice: Totals, *, quick: bool = False) -> float:
-        found = _choice_epsilon(choice.with_leaks_beyond(0.0), delta, quick=quick)
-        # A loss that may be smaller than this is better counted as what it is.
-        leaky = choice.with_leaks_beyond(found)
-        if leaky == choice.with_leaks_beyond(0.0):
+        leaky = choice.with_leaks_beyond(0.0)
+        found = _choice_epsilon(leaky, delta, quick=quick)
+        surely = leaky == choice.with_leaks_beyond(found) and _leaks_rarely(leaky, found, delta)
+        if surely or leaky is choice:
             return found
-        return min(found, _choice_epsilon(leaky, delta, quick=quick))
+        return min(found, _choice_epsilon(choice, delta, quick=quick))
 
     return _largest_of_choices(ask, choices(totals), simply, quick=quick)
+
+
+def _leaks_rarely(leaky: Totals, epsilon: float, delta: float) -> bool:
+    """Whether losses that count as infinite hardly change what is known at (epsilon, delta)."""
+    return leaky.leak <= min(RARE_OF_DELTA * delta, RARE_OF_EPSILON * epsilon)
+
+
+def _choices_within(totals: Totals, epsilon: float, delta: float) -> list[Totals]:
+    """Return the choices of branches, for the question whether they are within (epsilon, delta)."""
+    found = choices(totals)
+    for i, choice in enumerate(found):
+        leaky = choice.with_leaks_beyond(epsilon)
+        found[i] = leaky if _leaks_rarely(leaky, epsilon, delta) else choice
+    return found
 
 
 def _largest_of_choices(
@@ -613,7 +633,11 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
     pure = mixture.pure_epsilon
     if pure > (0.5 if quick else 0.02) * found:
         # A grid for the rest alone may be finer.
-        found = min(found, add_up(pure, _epsilon(mixture._replace(pure=()), delta, quick=quick)))
+        rest = mixture._replace(pure=())
+        needed = _epsilon(rest, delta, quick=True)
+        if not quick and add_up(pure, CLOSER_SHARE * needed) < found:
+            needed = min(needed, _epsilon(rest, delta))
+        found = min(found, add_up(pure, needed))
     return found if found < math.inf else BasicComposition(mixture).epsilon(delta, quick=quick)
 
 
@@ -1193,7 +1217,7 @@ MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-2
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 USUAL_POINTS = 32
 # Points of a profile that is composed with other events.
-COMPOSED_POINTS = 512
+COMPOSED_POINTS = 128
 # A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
 # Beyond, e^epsilon is no number.
@@ -1480,7 +1504,8 @@ class Composition:
         """
         epsilon, delta = self._budget
         asked = partial(_epsilon_of_rest, epsilon=epsilon, delta=delta)
-        needed = _largest_of_choices(asked, _choices(self._totals, epsilon), quick=quick)
+        found = _choices_within(self._totals, epsilon, delta)
+        needed = _largest_of_choices(asked, found, quick=quick)
         return max(0.0, add_down(epsilon, -needed))
 
     def fits(self, looks: Iterator[None] | None = None) -> bool:
@@ -1504,7 +1529,7 @@ def totals_fit(
     totals: Totals, epsilon: float, delta: float, looks: Iterator[None] | None = None
 ) -> bool:
     """Return whether the events alone are proved to satisfy (epsilon, delta)."""
-    left, found = [], _choices(totals, epsilon)
+    left, found = [], _choices_within(totals, epsilon, delta)
     whole = join(tuple(found)) if len(found) > FEW_CHOICES else None
     if whole and _is_decided_quickly(whole, epsilon, delta):
         return True
@@ -1539,6 +1564,8 @@ def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
     nearly, alone = min(epsilon * NEARLY, MAX_ABOVE), _epsilon_of_rest(choice, epsilon, delta)
     if alone > epsilon and _gains(choice, epsilon, delta):
         alone = min(alone, _choice_epsilon(choice, delta, enough=epsilon))
-    # Near the end of a budget delta may show what a rounded epsilon does not.
-    near = delta > 0.0 and alone - epsilon <= nearly
-    return alone <= epsilon or (near and _choice_delta(choice, epsilon) <= delta)
+    if alone <= epsilon or delta == 0.0 or alone - epsilon > nearly:
+        return alone <= epsilon
+    # Near the end of a budget delta may show what a rounded epsilon does not; what the rest alone
+    # exceeds no smaller epsilon mends.
+    return _exact_delta(choice, epsilon) <= delta and _choice_delta(choice, epsilon) <= delta

@@ -53,7 +53,7 @@ COUNTS = ("pure", "leaks", *LAWS)
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 # Combinations of branches that are tried.
 MAX_CHOICES = 40
-# Standard deviations of the loss of a sampled step with a record by which it is nearly surely less.
+# Standard deviations below its mean that the loss of a joined step nearly never falls.
 NEARLY_SURELY = 3.0
 
 
@@ -116,9 +116,9 @@ class Totals:
         return other
 
     def with_leaks_beyond(self, epsilon: float) -> Totals:
-        """Return totals where a loss that is nearly surely larger, if a step has it, is infinite.
+        """Return totals in which steps of so little noise leak with the probability of a join.
 
-        With the probability that a record joins the step: docs/proofs/accountant.md, "Tiny noise".
+        What they lose by a join is nearly surely larger: docs/proofs/accountant.md, "Tiny noise".
         """
         leaky = {step for step in self.sampled if least_loss_of_join(*step) > epsilon}
         if not leaky:
@@ -255,7 +255,7 @@ def ungrouped(event: Grouped | PrivacyEvent) -> tuple[PrivacyEvent, int]:
 
 
 def least_loss_of_join(noise: float, rate: float) -> float:
-    """Return what a sampled step loses at least, nearly surely, if a record joins it."""
+    """Return what a step with a record loses at least, nearly surely, if that joins it."""
     return (0.5 / noise - NEARLY_SURELY) / noise + math.log(rate)
 
 

@@ -64,8 +64,9 @@ MAX_OUTCOMES = 20_000
 # Sampled steps count as whole batches if their Gaussian parameter is at most this share of the
 # largest parameter of another event, or its square at most this share of that of Gaussian sums.
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, 1e-4
-# Standard deviations of the loss of a sampled step with a record by which it is nearly surely less.
-NEARLY_SURELY = 3.0
+# Standard deviations below its mean that the loss of a joined step nearly never falls, and the
+# number of expected joins up to which it matters.
+NEARLY_SURELY, MAX_JOINS = 3.0, 20.0
 # A Gaussian parameter, or a rho, beyond which delta is 1 at every epsilon; noise that hides all.
 LARGEST_MU, LARGEST_NOISE = 1e9, 1e60
 
@@ -140,15 +141,15 @@ class Choice:
         return replace(self, sampled=kept, squares=squares) if faint else self
 
     def with_leaks_beyond(self, epsilon: float) -> Choice:
-        """Return an upper bound in which sampled steps with larger losses lose infinitely much.
+        """Return an upper bound in which sampled steps of so little noise leak if a record joins.
 
-        A record that does not join a step loses nothing by it: docs/proofs/accountant.md, "Tiny
-        noise". One that does loses nearly surely more than epsilon in these.
+        What they lose by a join is nearly surely larger: docs/proofs/accountant.md, "Tiny noise".
         """
         rare = {
             (z, q): n
             for (z, q), n in self.steps.items()
-            if n * q < 0.5 and (0.5 / z - NEARLY_SURELY) / z + math.log(q) > epsilon
+            if -n * math.log1p(-q) < MAX_JOINS
+            and (0.5 / z - NEARLY_SURELY) / z + math.log(q) > epsilon
         }
         if not rare:
             return self
