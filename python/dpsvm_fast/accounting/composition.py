@@ -1542,6 +1542,8 @@ def totals_fit(
     taken = left if looks is None else list(itertools.islice(looks, len(left)))
     if len(left) > len(taken):
         return False
+    # What is not shown of the largest need not be asked of the others.
+    left.sort(key=_weight, reverse=True)
     return all(_is_shown_closely(choice, epsilon, delta) for choice in left)
 
 
