@@ -59,11 +59,13 @@ def one_event(rng: Rng, relation: str) -> Point:
     if kind == "zcdp":
         return fields | {"rho": between(rng, 1e-18, 4.0)}
     if kind == "sampled":
+        # Also some so large that their whole law lies in one cell of a grid, and some so small that
+        # a rare join loses far more than all else.
+        noise = [(0.4, 30.0), (0.4, 30.0), (0.4, 30.0), (30.0, 1e9), (0.03, 0.4)][rng.integers(5)]
         return fields | {
             "type": "subsampled_gaussian",
-            # Some so large that their whole law lies in one cell of a grid.
-            "noise_multiplier": between(rng, *((0.4, 30.0) if rng.random() < 0.8 else (30.0, 1e9))),
-            "sampling_rate": min(1.0, between(rng, 1e-3, 1.5)),
+            "noise_multiplier": between(rng, *noise),
+            "sampling_rate": min(1.0, between(rng, 1e-9 if noise[1] < 1.0 else 1e-3, 1.5)),
             "n_steps": int(between(rng, 1.0, 64.0)),
         }
     law = str(rng.choice(["softmax", "logistic", "huber", "weston_watkins"]))
