@@ -25,6 +25,7 @@ from dpsvm_fast.accounting import (
 from dpsvm_fast.accounting.composition import totals_epsilon, totals_fit
 from dpsvm_fast.accounting.totals import Totals, choices, of_events
 from dpsvm_fast.certificates import (
+    AlternativesEvent,
     ApproximateEvent,
     DistanceEvent,
     GaussianEvent,
@@ -416,6 +417,17 @@ def test_joins_that_cost_most_of_delta_count_as_what_they_lose_too() -> None:
     often = [sampled(0.05, 7e-3, 1), GaussianEvent(1.0, 0.01, "add_remove")]
     exact = 7e-3 + (1.0 - 7e-3) * gaussian_delta(-math.log1p(-7e-3), 100.0)
     assert exact * (1.0 - 1e-6) <= composed_delta(often, 0.0) <= exact * 1.001
+
+
+@pytest.mark.proof("accountant", "Connect the dots")
+def test_a_curve_that_reaches_far_is_known_where_it_falls() -> None:
+    # Its points at equal distances said 100 times as much.
+    rare = sampled(0.0676, 2.2e-6, 3)
+    either = AlternativesEvent(((rare,), (PureEvent(0.07, "add_remove"),)), "add_remove")
+    others = [sampled(7.32, 9.8e-3, 7), GaussianEvent(30.0, 1.0, "add_remove")]
+    found = composed_delta([either, *others], 0.2)
+    both = composed_delta([PureEvent(0.07, "add_remove"), rare, *others], 0.2)
+    assert max(composed_delta([one], 0.2) for one in others) < found <= 1.01 * both
 
 
 def test_nobody_looks_closely_at_equal_answers() -> None:

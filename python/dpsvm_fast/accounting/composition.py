@@ -1216,8 +1216,9 @@ MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-2
 # as much each time that so many of them were asked.
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 USUAL_POINTS = 32
-# Points of a profile that is composed with other events.
-COMPOSED_POINTS = 128
+# Points of a profile that is composed with other events, at equal distances and at equal ratios
+# down to the third number, as a share of the last: it may reach far beyond where it falls.
+COMPOSED_POINTS, COMPOSED_RATIOS, NEAREST_POINT = 96, 64, 1e-4
 # A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
 # Beyond, e^epsilon is no number.
@@ -1362,7 +1363,8 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
         top *= 2.0
     while top > 1e-9 and curve(0.8 * top) <= enough:
         top *= 0.8
-    x = np.linspace(0.0, top, COMPOSED_POINTS)
+    ratios = top * np.geomspace(NEAREST_POINT, 1.0, COMPOSED_RATIOS)[:-1]
+    x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), ratios)
     return x, np.array([curve(float(point)) for point in x])
 
 
