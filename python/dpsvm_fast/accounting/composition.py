@@ -652,11 +652,14 @@ def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool
 @lru_cache(maxsize=512)
 def _by_laws(mixture: Mixture, delta: float, *, quick: bool) -> float:
     """Epsilon of a mixture: the smallest bound of its laws."""
-    return min(_by_law(law, delta, quick=quick) for law in _laws(mixture))
+    near = 0.0 if quick else _by_laws(mixture, delta, quick=True)
+    return min(_by_law(law, delta, quick=quick, near=near) for law in _laws(mixture))
 
 
-def _by_law(law: Law, delta: float, *, quick: bool) -> float:
-    """Epsilon of a law."""
+def _by_law(law: Law, delta: float, *, quick: bool, near: float = 0.0) -> float:
+    """Epsilon of a law; a curve is looked at a little below ``near`` first."""
+    if isinstance(law, Curve) and not quick:
+        return law.epsilon(delta, near=near)
     if quick and isinstance(law, Steps):
         return _quickly_needed(law, delta)
     return (
@@ -820,6 +823,8 @@ class Gaussian:
 # or meets every node of a profile; milliseconds for all, where each costs one value of a profile.
 MAX_OUTCOMES, OUTCOMES_WITH_GAUSSIAN, OUTCOMES_WITH_PROFILE = 20_000, 2_000, 500
 LONGEST_SUM = 10.0
+# Share of a sum that one of its terms may be too large by.
+HARDLY_NOTICED = 1e-9
 
 
 @dataclass(frozen=True)
@@ -857,7 +862,13 @@ class Responses:
 def _with_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon: float) -> float:
     """Delta of one objective event and few outcomes of randomised responses."""
     left = epsilon - losses - 8.0 * math.ulp(1.0 + epsilon + float(losses.max()))
-    total = float(masses @ [profile(event, float(x)) for x in left])
+    total, least = 0.0, 1.0
+    # From 0 outwards the profile falls: what is hardly noticed is not computed any more.
+    for i in np.argsort(np.abs(left)):
+        x, mass = float(left[i]), float(masses[i])
+        if mass * least > HARDLY_NOTICED * total:
+            least = min(least, profile(event, abs(x)))
+        total += mass * (least if x >= 0.0 else round_up(1.0 - math.exp(x) * (1.0 - least), 4))
     return min(1.0, add_up(mul_up(total, 1.0 + losses.size * ERROR), SMALLEST_DELTA))
 
 
@@ -900,14 +911,15 @@ class Curve:
             found = min(found, self.above(epsilon))
         return min(1.0, found)
 
-    def epsilon(self, delta: float, within: float = 1e-12) -> float:
-        """Return epsilon at a delta."""
-        high, curve = self.end, self.above or self.profile
+    def epsilon(self, delta: float, within: float = 1e-12, near: float = 0.0) -> float:
+        """Return epsilon at a delta, known to be a little below ``near``, if that is given."""
+        low, high = (0.998 * near, near) if 0.0 < near < math.inf else (0.0, self.end)
+        curve = self.above or self.profile
         while curve(high) > delta:
             high *= 2.0
             if high > LARGEST_SEARCHED:
                 return math.inf
-        return crossing(curve, delta, 0.0, high, within)
+        return crossing(curve, delta, low, high, within)
 
     def quick_epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at a delta, at less cost."""
