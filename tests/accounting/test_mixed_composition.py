@@ -421,13 +421,21 @@ def test_joins_that_cost_most_of_delta_count_as_what_they_lose_too() -> None:
 
 @pytest.mark.proof("accountant", "Connect the dots")
 def test_a_curve_that_reaches_far_is_known_where_it_falls() -> None:
-    # Its points at equal distances said 100 times as much.
+    # Points at equal distances alone said a thousand times as much.
     rare = sampled(0.0676, 2.2e-6, 3)
     either = AlternativesEvent(((rare,), (PureEvent(0.07, "add_remove"),)), "add_remove")
     others = [sampled(7.32, 9.8e-3, 7), GaussianEvent(30.0, 1.0, "add_remove")]
     found = composed_delta([either, *others], 0.2)
     both = composed_delta([PureEvent(0.07, "add_remove"), rare, *others], 0.2)
     assert max(composed_delta([one], 0.2) for one in others) < found <= 1.01 * both
+    # A kink stays where it is.
+    steps = sampled(1.0, 0.01, 100)
+    either = AlternativesEvent(((steps,), (PureEvent(0.5, "add_remove"),)), "add_remove")
+    found = composed_delta([either, GaussianEvent(30.0, 1.0, "add_remove")], 0.6)
+    least = composed_delta(
+        [PureEvent(0.5, "add_remove"), GaussianEvent(30.0, 1.0, "add_remove")], 0.6
+    )
+    assert least < found <= 1.03 * 4.946e-5
 
 
 def test_nobody_looks_closely_at_equal_answers() -> None:

@@ -792,7 +792,7 @@ def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
             steps = Mixture(curved=((curved, count),), replace_one=mixture.replace_one)
             found.append((Grid(steps), 1))
         else:
-            found.append((Curve(_profile(curved)), count))
+            found.append((Curve(_profile(curved)[0]), count))
     return found
 
 
@@ -1228,9 +1228,9 @@ MAX_POINTS, SMALLEST_STEP, COSTLY_STEP = 2000, 1e-9, 1e-2
 # as much each time that so many of them were asked.
 CHEAP_FALL, FALL, COSTLY_FALL = 0.1, 0.3, 0.8
 USUAL_POINTS = 32
-# Points of a profile that is composed with other events, at equal distances and at equal ratios
-# down to the third number, as a share of the last: it may reach far beyond where it falls.
-COMPOSED_POINTS, COMPOSED_RATIOS, NEAREST_POINT = 96, 64, 1e-4
+# Points of a profile that is composed with other events, beside about as many of those of the
+# curve that it is made of.
+COMPOSED_POINTS = 64
 # A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
 # Beyond, e^epsilon is no number.
@@ -1240,10 +1240,10 @@ CLOSE = 1.0 + 1e-6
 
 
 @lru_cache(maxsize=256)
-def _profile(event: CurvedEvent) -> Function:
-    """Delta as a function of epsilon."""
+def _profile(event: CurvedEvent) -> tuple[Function, Array]:
+    """Delta as a function of epsilon, and points of the curve that it is made of."""
     inner, size = ungrouped(event)
-    profile: Function = inner.charge(_Profile(size))
+    profile: tuple[Function, Array] = inner.charge(_Profile(size))
     return profile
 
 
@@ -1252,23 +1252,28 @@ class _Profile(NamedTuple):
 
     size: int
 
-    def add_objective(self, event: ObjectiveEvent) -> Function:
+    def add_objective(self, event: ObjectiveEvent) -> tuple[Function, Array]:
         x, g = _of_group(event, self.size)
-        return BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1])).delta
+        return BaseCurve(np.append(x, x[-1] + 1.0), np.append(g, g[-1])).delta, x
 
-    def add_alternatives(self, event: AlternativesEvent) -> Function:
+    def add_alternatives(self, event: AlternativesEvent) -> tuple[Function, Array]:
         branches = (choices(of_events(branch, self.size)) for branch in event.branches)
-        return base_curve(uncovered([choice for found in branches for choice in found])).delta
+        curve = base_curve(uncovered([choice for found in branches for choice in found]))
+        return curve.delta, curve.epsilons
 
-    def add_random_stopping(self, event: RandomStoppingEvent) -> Function:
+    def add_random_stopping(self, event: RandomStoppingEvent) -> tuple[Function, Array]:
         law, found = StoppingLaw.of(event), choices(of_events(event.base, self.size))
-        kernel = StoppingKernel(law, base_curve(found))
+        curve = base_curve(found)
+        kernel = StoppingKernel(law, curve)
         others = (c.pure or c.sampled or c.objective or c.leaks or c.curved for c in found)
         if any(others) or not any(choice.rho for choice in found):
-            return kernel.delta
+            return kernel.delta, curve.epsilons
         # All events of one run are zCDP.
         rho = fraction_up(max(choice.rho + choice.mu_squared / 2 for choice in found))
-        return lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon))
+        return (
+            lambda epsilon: min(kernel.delta(epsilon), stopped_zcdp_delta(law, rho, epsilon)),
+            curve.epsilons,
+        )
 
 
 def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
@@ -1368,15 +1373,17 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     if not inner.inside:
         points: tuple[Array, Array] = inner.charge(_Points(size, way, cut))
         return points
-    curve = _profile(event)
+    curve, known = _profile(event)
+    # A maximum of alternatives is a curve of chords between all of them.
+    most = MAX_POINTS if isinstance(inner, AlternativesEvent) else COMPOSED_POINTS
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
     while curve(top) > enough and top < 4.0 * LARGEST_EPSILON:
         top *= 2.0
     while top > 1e-9 and curve(0.8 * top) <= enough:
         top *= 0.8
-    ratios = top * np.geomspace(NEAREST_POINT, 1.0, COMPOSED_RATIOS)[:-1]
-    x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), ratios)
+    known = known[: np.searchsorted(known, top)]
+    x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), known[:: 1 + known.size // most])
     return x, np.array([curve(float(point)) for point in x])
 
 
