@@ -161,9 +161,8 @@ def admitted(point: Point) -> Look:
     for share in (0.5, 0.999):
         if totals_fit(totals, point["epsilon"], share * true):
             return Look(1.0 / share, true, share * true)
-    claimed = next(
-        (x for x in (1.01, 1.1, 2.0, 10.0) if totals_fit(totals, point["epsilon"], x * true)), 1e3
-    )
+    larger = [x for x in (1.01, 1.1, 2.0, 10.0) if x * true < 1.0]
+    claimed = next((x for x in larger if totals_fit(totals, point["epsilon"], x * true)), 1e3)
     return Look(1.0 / claimed, true, claimed * true)
 
 
