@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from dpsvm_fast.accounting import (
     subsampled_gaussian_noise_multiplier,
 )
 from dpsvm_fast.accounting.composition import totals_epsilon, totals_fit
+from dpsvm_fast.accounting.objective import profile
 from dpsvm_fast.accounting.totals import Totals, choices, of_events
 from dpsvm_fast.certificates import (
     AlternativesEvent,
@@ -435,7 +437,25 @@ def test_a_curve_that_reaches_far_is_known_where_it_falls() -> None:
     least = composed_delta(
         [PureEvent(0.5, "add_remove"), GaussianEvent(30.0, 1.0, "add_remove")], 0.6
     )
+    # What the verifier's own curves and grids say, in a minute.
     assert least < found <= 1.03 * 4.946e-5
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_outcomes_beside_an_objective_are_all_counted(adjacency: str) -> None:
+    """Those too far out to be computed count as a little more, never as less."""
+    event = ObjectiveEvent("logistic", 4, 119.0, 3.4e-5, None, adjacency)
+    sizes = (0.95, 0.067, 0.95)
+    for epsilon in (0.01, 0.9, 1.5, 1.97, 2.1):
+        every = 0.0
+        for signs in itertools.product((1.0, -1.0), repeat=len(sizes)):
+            loss = sum(sign * size for sign, size in zip(signs, sizes, strict=True))
+            mass = math.prod(
+                1.0 / (1.0 + math.exp(-s * size)) for s, size in zip(signs, sizes, strict=True)
+            )
+            every += mass * profile(event, epsilon - loss)
+        found = composed_delta([event, *(PureEvent(size, adjacency) for size in sizes)], epsilon)
+        assert every * (1.0 - 1e-9) <= found <= every * (1.0 + 1e-6)
 
 
 def test_nobody_looks_closely_at_equal_answers() -> None:

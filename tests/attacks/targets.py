@@ -174,15 +174,14 @@ def confirmed(point: Point) -> Look:
     below = 0.999 * true
     try:
         with limited_work():
-            _, claimed, holds = recomputed_events(events, point["epsilon"], 0.999999)
+            if recomputed_events(events, point["epsilon"], below)[2]:
+                return Look(1.0 / 0.999, true, below)
         with limited_work():
-            wrong = recomputed_events(events, point["epsilon"], below)[2]
+            _, claimed, holds = recomputed_events(events, point["epsilon"], 0.999999)
     except TooMuchWorkError:
         holds = None
     if holds is None:
         raise ArithmeticError("cannot be read")
-    if wrong:
-        return Look(1.0 / 0.999, true, below)
     return Look(min(1.0, true / max(claimed, true)), true, claimed)
 
 

@@ -361,6 +361,20 @@ def test_search_ends_on_the_safe_side(at: float, slope: float) -> None:
     assert search(lambda x: x) is None
 
 
+def test_search_ends_soon_where_values_jump_up_and_down() -> None:
+    asked = []
+
+    def excess(x: float) -> float:
+        asked.append(x)
+        return 2.4 * math.log(x / 0.65) + (0.012 if len(asked) % 2 else -0.012)
+
+    found = budget.largest_within(excess, 0.85, 1.4, (0.1, 1.0), 0.01)
+    assert found is not None
+    assert 0.63 < found <= 0.654
+    # Twice as many at one tolerance all the way.
+    assert len(asked) <= 8
+
+
 @pytest.mark.proof("auto_pipeline", "Budget and paths")
 def test_parameters_are_rounded_towards_more_noise() -> None:
     rng = np.random.default_rng(5)

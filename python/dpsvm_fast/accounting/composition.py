@@ -242,8 +242,9 @@ def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> floa
     def ask(choice: Totals, *, quick: bool = False) -> float:
         leaky = choice.with_leaks_beyond(0.0)
         found = _choice_epsilon(leaky, delta, quick=quick)
-        surely = leaky == choice.with_leaks_beyond(found) and _leaks_rarely(leaky, found, delta)
-        if surely or leaky is choice:
+        if leaky is choice:
+            return found
+        if leaky == choice.with_leaks_beyond(found) and _leaks_rarely(leaky, found, delta):
             return found
         return min(found, _choice_epsilon(choice, delta, quick=quick))
 
@@ -890,8 +891,8 @@ def _outcomes(pure: tuple[tuple[float, int], ...], most: int) -> tuple[Array, Ar
     return losses, masses
 
 
-# No epsilon beyond this is searched for: it would say nothing.
-LARGEST_SEARCHED = 1e5
+# No epsilon beyond this is searched for: it would say nothing. How closely a quick answer is.
+LARGEST_SEARCHED, QUICKLY = 1e5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -913,7 +914,9 @@ class Curve:
 
     def epsilon(self, delta: float, within: float = 1e-12, near: float = 0.0) -> float:
         """Return epsilon at a delta, known to be a little below ``near``, if that is given."""
-        low, high = (0.998 * near, near) if 0.0 < near < math.inf else (0.0, self.end)
+        low, high = 0.0, self.end
+        if 0.0 < near < math.inf:
+            low, high = near * (1.0 - 2.0 * QUICKLY), near
         curve = self.above or self.profile
         while curve(high) > delta:
             high *= 2.0
@@ -923,7 +926,7 @@ class Curve:
 
     def quick_epsilon(self, delta: float) -> float:
         """Return an upper bound of epsilon at a delta, at less cost."""
-        return self.epsilon(delta, 1e-3)
+        return self.epsilon(delta, QUICKLY)
 
 
 @lru_cache(maxsize=256)
@@ -1374,8 +1377,6 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
         points: tuple[Array, Array] = inner.charge(_Points(size, way, cut))
         return points
     curve, known = _profile(event)
-    # A maximum of alternatives is a curve of chords between all of them.
-    most = MAX_POINTS if isinstance(inner, AlternativesEvent) else COMPOSED_POINTS
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
     while curve(top) > enough and top < 4.0 * LARGEST_EPSILON:
@@ -1383,7 +1384,10 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     while top > 1e-9 and curve(0.8 * top) <= enough:
         top *= 0.8
     known = known[: np.searchsorted(known, top)]
-    x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), known[:: 1 + known.size // most])
+    if not isinstance(inner, AlternativesEvent):
+        # A maximum of alternatives is a curve of chords between all of them; others have bends.
+        known = known[:: 1 + known.size // COMPOSED_POINTS]
+    x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), known)
     return x, np.array([curve(float(point)) for point in x])
 
 
