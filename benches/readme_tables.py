@@ -159,7 +159,7 @@ def balls(found: Summaries) -> str:
     printed = {row["n"]: row["paper"] for row in table if row["method"] == "Algorithm 2"}
     rows.append(("the same as printed", *(printed.get(n, "") for n in BALLS_SIZES)))
     best = f"{float(table[0]['bayes']):.4f}"
-    rows.append(("no classifier does better than", *(best for _ in BALLS_SIZES)))
+    rows.append(("Bayes error", *(best for _ in BALLS_SIZES)))
     return grid(("error", *(f"{int(n):,} points" for n in BALLS_SIZES)), rows)
 
 

@@ -135,9 +135,9 @@ def halves(weeks: Sequence[Week]) -> tuple[Array, Array]:
 def streams(seed: int) -> dict[str, tuple[list[Week], Array, Array] | None]:
     """All of them by name."""
     return {
-        "nothing moves": drifting(lambda time: 0.0, seed),
-        "half a turn": drifting(lambda time: np.pi * time, seed),
-        "a jump in week 27": drifting(lambda time: np.pi / 2 * (time > 0.5), seed),
+        "no drift": drifting(lambda time: 0.0, seed),
+        "gradual drift (180°)": drifting(lambda time: np.pi * time, seed),
+        "abrupt drift in week 27": drifting(lambda time: np.pi / 2 * (time > 0.5), seed),
         "adult, by age": ordered("adult", lambda X: X[:, 0], seed),
         "mnist, by ink": ordered("mnist", lambda X: X.sum(axis=1), seed),
     }

@@ -1,7 +1,7 @@
 """Train on a file that is never in memory as a whole, here and on a cluster of two workers.
 
 A memory map of 100,000 rows stands for one of any size: a partition of 10,000 rows is loaded,
-summed and dropped, again and again. With `pip install "dpsvm-fast[distributed]"` the same fit runs
+summed and dropped, again and again. With the extra `distributed` the same fit runs
 on a Dask cluster. The model is the same to the last bit where the noise is, which a seed shows here
 and nobody should give a fit that is meant to be private.
 """

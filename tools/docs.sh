@@ -6,4 +6,10 @@ cd "$(dirname "$0")/.."
 # A list of all problems, not only the first; all pages, because each shows the contents of the site.
 .venv/bin/python -m sphinx --builder html --jobs auto --quiet --nitpicky --fail-on-warning \
     --keep-going --write-all --doctree-dir target/docs/doctrees "$@" docs target/docs/html
+# Whether the search finds the right pages first.
+if command -v node >/dev/null; then
+    node docs/_site/try_search.js target/docs/html
+else
+    echo "SKIPPED the search of the documentation: node is not installed"
+fi
 echo "documentation: target/docs/html/index.html"

@@ -305,8 +305,8 @@ def page_tables() -> dict[str, str]:
         "left-out": (
             f"*{ADOPTED}* is chosen for {same} of {len(left_out)} data sets. The chosen rule "
             f"changes accuracy by {mean(gains):+.4f} on average ({min(gains):+.4f} to "
-            f"{max(gains):+.4f}) and loses, at one ε, up to "
-            f"{float(lost['its largest regret']):.4f} ({lost['data']}) to the best rule."
+            f"{max(gains):+.4f}) and is at worst "
+            f"{float(lost['its largest regret']):.4f} ({lost['data']}, one ε) below the best rule."
         ),
     }
 

@@ -102,7 +102,7 @@ def reduction(k: int, share: float) -> Step:
     return share, lambda epsilon, ledger: PrivatePCA(k, epsilon, DELTA, ledger=ledger)
 
 
-COVARIANCES = "same means"
+COVARIANCES = "equal means"
 RECIPES: dict[str, Recipe] = {
     "dermatology": Recipe(20, (centre(0.07),)),
     "vehicle": Recipe(20, (centre(0.07), whitener(0.1))),

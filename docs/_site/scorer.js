@@ -11,6 +11,8 @@ var Scorer = {
         const reference = /^(reference\/|genindex|py-modindex|api)/.test(page);
         if (heading.startsWith(query) && !(reference && anchor)) return score + (anchor ? 15 : 20);
         if (reference) return score - 20;
+        const words = heading.split(/\W+/);
+        if (query.split(/\W+/).every((one) => words.some((word) => word.startsWith(one)))) return score + 10;
         return score;
     },
     objNameMatch: 11,
