@@ -25,6 +25,8 @@ ALIASES = {
     ":=": "\u2254",
     "=:": "\u2255",
 }
+# Elements that need this many children; the converter makes shorter ones of unfinished formulas.
+CHILDREN = {"mfrac": 2, "msub": 2, "msup": 2, "msubsup": 3, "mover": 2, "munder": 2, "mroot": 2}
 TAG = re.compile(r"\s*\\tag\{([^{}]*)\}")
 MATHML = "http://www.w3.org/1998/Math/MathML"
 # What the converter takes for letters.
@@ -33,11 +35,14 @@ FUNCTIONS = {"log", "ln", "exp", "cos", "sin", "tan", "cosh", "sinh", "tanh", "d
 # Operators with their ranges below them, where a formula has lines of its own.
 LIMITS = {"max", "min", "sup", "inf", "lim", "\u2211", "\u220f"}
 SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
-BARS = {"|", "\u2016"}
+OPENING, CLOSING = set("([{\u27e8\u230a\u2308"), set(")]}\u27e9\u230b\u2309")
+# Brackets that LaTeX does not stretch, and signs that it sets without space.
+TIGHT = {"|", "\u2016", "/", "."} | OPENING | CLOSING
+# A plus or minus after one of these is that of a number.
+BEFORE_SIGNS = OPENING | set(",;:/=<>\u2264\u2265\u2254\u2208")
+PRIMES = {"\u2032", "\u2033", "\u2034"}
 THIN = "0.167em"
 ElementTree.register_namespace("", MATHML)
-# Elements that need this many children; the converter makes shorter ones of unfinished formulas.
-CHILDREN = {"mfrac": 2, "msub": 2, "msup": 2, "msubsup": 3, "mover": 2, "munder": 2, "mroot": 2}
 
 
 def mathml(latex: str, display: str) -> str:
@@ -72,6 +77,8 @@ def _name(element: ElementTree.Element) -> str:
 
 def _tidy(tree: ElementTree.Element) -> None:
     """Make operators of what the converter takes for letters, with LaTeX's spaces and limits."""
+    for element in list(tree.iter()):
+        _tidy_primes(element)
     for parent in tree.iter():
         # What scripts belong to is seen to together with them.
         first = 1 if _name(parent) in SCRIPTS else 0
@@ -79,15 +86,41 @@ def _tidy(tree: ElementTree.Element) -> None:
             base = element
             while _name(base) in SCRIPTS:
                 base = base[0]
-            _tidy_operator(base, parent[place + 1 :])
+            _tidy_operator(base, parent[first:place], parent[place + 1 :])
             if base.text in LIMITS and _name(element) in {"msub", "msubsup"}:
                 below = "munder" if _name(element) == "msub" else "munderover"
                 element.tag = f"{{{MATHML}}}{below}"
 
 
-def _tidy_operator(element: ElementTree.Element, after: list[ElementTree.Element]) -> None:
-    """The same for one letter or operator and what comes after it."""
+def _tidy_primes(element: ElementTree.Element) -> None:
+    """Put a prime beside its letter: as a superscript it is too small to be seen."""
+    if _name(element) not in {"msup", "msubsup"}:
+        return
+    above = element[-1]
+    prime = above[0] if len(above) else above
+    if prime.text not in PRIMES:
+        return
+    base, marked = element[0], ElementTree.Element(f"{{{MATHML}}}mrow")
+    prime.tag = f"{{{MATHML}}}mo"
+    prime.attrib |= {"form": "postfix", "lspace": "0", "rspace": "0"}
+    if len(above):
+        above.remove(prime)
+    else:
+        element.remove(above)
+        element.tag = f"{{{MATHML}}}{'mrow' if _name(element) == 'msup' else 'msub'}"
+    marked.extend([base, prime])
+    element[0] = marked
+
+
+def _tidy_operator(
+    element: ElementTree.Element,
+    before: list[ElementTree.Element],
+    after: list[ElementTree.Element],
+) -> None:
+    """The same for one letter or operator between what comes before and after it."""
     text = element.text or ""
+    if _name(element) not in {"mi", "mo"}:
+        return
     if text in OPERATORS and _name(element) == "mi":
         element.tag, element.text = f"{{{MATHML}}}mo", OPERATORS[text]
     elif text in FUNCTIONS or (text in LIMITS and text.isalpha()):
@@ -96,8 +129,15 @@ def _tidy_operator(element: ElementTree.Element, after: list[ElementTree.Element
         element.attrib |= {"lspace": THIN, "rspace": "0" if bracket else THIN}
         if text in LIMITS:
             element.set("movablelimits", "true")
-    elif text in BARS and "fence" not in element.attrib:
+    elif text in TIGHT and "fence" not in element.attrib:
+        element.tag = f"{{{MATHML}}}mo"
         element.attrib |= {"stretchy": "false", "lspace": "0", "rspace": "0"}
+    elif text == "\u221e":
+        element.tag = f"{{{MATHML}}}mi"
+    elif text in {"+", "\u2212"}:
+        left = [one for one in before if _name(one) != "mspace"]
+        if not left or left[-1].text in BEFORE_SIGNS:
+            element.set("form", "prefix")
 
 
 def numbered(latex: str) -> tuple[str, str]:

@@ -213,6 +213,15 @@ def test_formulas_have_the_limits_and_spaces_of_latex() -> None:
         "0",
         "0",
     ]
+    # A prime stands beside its letter, with what is left above it.
+    assert "<msup><mrow><mi>x</mi><mo" in mathml("x'^2", "block")
+    assert "msup" not in mathml("x'", "block")
+    assert "<msub><mrow><mi>z</mi><mo" in mathml("z'_k", "block")
+    # The sign of a number, and a difference.
+    signs = re.findall(
+        "<mo([^>]*)>\u2212", mathml(r"-a + (-b) = -c - \lVert x \rVert - d", "block")
+    )
+    assert [" form" in sign for sign in signs] == [True, True, True, False, False]
     # Norms do not grow with a sum beside them.
     assert 'stretchy="false"' in mathml(r"\lVert x \rVert + \sum_i x", "block")
     aligned = mathml(r"\begin{aligned} a &\sim b, \\ c &:= d; e \end{aligned}", "block")
