@@ -208,11 +208,8 @@ def test_formulas_have_the_limits_and_spaces_of_latex() -> None:
     }.items():
         assert re.findall("<(m(?:sub|under)[a-z]*)>", mathml(latex, "block"))[0] == element
     # A thin space between a function and a letter, none before a bracket.
-    assert re.findall('rspace="(.*?)">log', mathml(r"\log x + \log(x) + \log_2(x)", "block")) == [
-        "0.167em",
-        "0",
-        "0",
-    ]
+    made = mathml(r"\log x + \log(x) + \log_2(x)", "block")
+    assert re.findall('rspace="([^"]*)">log', made) == ["0.167em", "0", "0"]
     # A prime stands beside its letter, with what is left above it.
     assert "<msup><mrow><mi>x</mi><mo" in mathml("x'^2", "block")
     assert "msup" not in mathml("x'", "block")
