@@ -36,10 +36,13 @@ exclude_patterns = ["_site"]
 nitpicky = True
 # Straight quotes and dashes stay: W' is a symbol, and --json an option.
 smartquotes = False
-# Blocks without a language are formulas, output of programs or pseudocode.
+# Blocks without a language are output of programs or pseudocode.
 highlight_language = "text"
 # A name in single back-ticks of a docstring is a link to the object of that name.
 default_role = "py:obj"
+
+# Blocks fenced as math are formulas in LaTeX, here and on the repository's host.
+myst_fence_as_directive = {"math"}
 
 # Sections have the anchors that they have on the repository's host.
 myst_heading_anchors = 4

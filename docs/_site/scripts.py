@@ -2,7 +2,8 @@
 
 Pages write formulas as plain text, legible on every host: ``W_i``, ``2^p``, ``Σ_{i in D}``. What
 stands below or above is one word, one sign, or whatever is between braces or brackets; what it
-belongs to is one letter, the end of a bracket, or a name such as max. Code is left alone.
+belongs to is one letter, the end of a bracket, or a name such as max. Code is left alone, and so
+are formulas on lines of their own, which are LaTeX (`formulas.py`).
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def typeset(text: str) -> list[nodes.Node]:
 
 
 class Scripts(SphinxTransform):
-    """Typesets what is plain text on Markdown pages, and indented blocks, which are formulas."""
+    """Typesets what is plain text on Markdown pages."""
 
     default_priority = 800
 
@@ -104,11 +105,6 @@ class Scripts(SphinxTransform):
         """Replace the texts of this page."""
         if Path(self.env.doc2path(self.env.docname)).suffix != ".md":
             return
-        for block in list(self.document.findall(nodes.literal_block)):
-            # Fenced blocks have a language, or the default one.
-            if block.get("language") == "none":
-                formula = nodes.paragraph("", "", *typeset(block.astext()), classes=["formula"])
-                block.replace_self(formula)
         for text in list(self.document.findall(nodes.Text)):
             if ("_" in text or "^" in text) and not _is_code(text):
                 parts = typeset(str(text))
@@ -117,11 +113,11 @@ class Scripts(SphinxTransform):
 
 
 def _is_code(text: nodes.Text) -> bool:
-    """Whether a text is code, a formula already, or the address of something."""
+    """Whether a text is code or LaTeX."""
     kept = (nodes.literal, nodes.literal_block, nodes.math, nodes.math_block, nodes.raw)
     node = text.parent
     while node is not None:
-        if isinstance(node, kept) or "formula" in node.get("classes", ()):
+        if isinstance(node, kept):
             return True
         node = node.parent
     return False

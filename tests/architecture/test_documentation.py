@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import inspect
 import pkgutil
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -189,6 +190,64 @@ def test_formulas_that_cannot_be_set_are_refused() -> None:
     pytest.importorskip("latex2mathml")
     mathml = _extension("formulas").mathml
     assert "<mfrac>" in mathml(r"\frac{1}{\arg\min_x x^2}", "block")
-    for wrong in (r"\nosuchcommand x", r"\frac{a}", "x^", r"\left( a", r"a & b"):
+    for wrong in (r"\nosuchcommand x", r"\frac{a}", "x^", r"\left( a", r"a & b", r"a \\ b"):
         with pytest.raises(ValueError, match=r"\w"):
             mathml(wrong, "inline")
+
+
+def test_formulas_have_the_limits_and_spaces_of_latex() -> None:
+    pytest.importorskip("sphinx")
+    pytest.importorskip("latex2mathml")
+    mathml = _extension("formulas").mathml
+    # The range of a maximum is below it, also within brackets; a sum has both ends.
+    for latex, element in {
+        r"\left[\max_k x_k\right]": "munder",
+        r"\sum_{k<n} x": "munder",
+        r"\left(\sum_{k=1}^n x\right)": "munderover",
+        r"x_k": "msub",
+    }.items():
+        assert re.findall("<(m(?:sub|under)[a-z]*)>", mathml(latex, "block"))[0] == element
+    # A thin space between a function and a letter, none before a bracket.
+    made = mathml(r"\log x + \log(x) + \log_2(x)", "block")
+    assert re.findall('rspace="([^"]*)">log', made) == ["0.167em", "0", "0"]
+    # A prime stands beside its letter, with what is left above it.
+    assert "<msup><mrow><mi>x</mi><mo" in mathml("x'^2", "block")
+    assert "msup" not in mathml("x'", "block")
+    assert "<msub><mrow><mi>z</mi><mo" in mathml("z'_k", "block")
+    # The sign of a number, and a difference.
+    signs = re.findall(
+        "<mo([^>]*)>\u2212", mathml(r"-a + (-b) = -c - \lVert x \rVert - d", "block")
+    )
+    assert [" form" in sign for sign in signs] == [True, True, True, False, False]
+    # Norms do not grow with a sum beside them.
+    assert 'stretchy="false"' in mathml(r"\lVert x \rVert + \sum_i x", "block")
+    aligned = mathml(r"\begin{aligned} a &\sim b, \\ c &:= d; e \end{aligned}", "block")
+    assert aligned.count("<mtr>") == 2
+    assert {"\u223c", "\u2254", ";"} <= set(re.findall("<mo[^>]*>(.)</mo>", aligned))
+
+
+def test_formulas_of_pages_are_set_and_numbered_once() -> None:
+    """Those on lines of their own are LaTeX; what is indented would be shown as code."""
+    pytest.importorskip("sphinx")
+    pytest.importorskip("latex2mathml")
+    parser = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    formulas = _extension("formulas")
+    for page in [*DOCS.glob("*.md"), *(DOCS / "proofs").glob("*.md")]:
+        numbers: list[str] = []
+        for block in parser.parse(page.read_text(encoding="utf-8")):
+            where = f"{page.name}, line {(block.map or [0])[0] + 1}"
+            assert block.type != "code_block", where
+            if block.type == "fence" and block.info == "math":
+                latex, number = formulas.numbered(block.content)
+                assert "<math" in formulas.mathml(latex, "block"), where
+                numbers += [number] if number else []
+        assert len(numbers) == len(set(numbers)), page.name
+        assert all(re.fullmatch(r"\(\d\)", number) for number in numbers), page.name
+
+
+def test_numbers_of_formulas_are_apart() -> None:
+    pytest.importorskip("sphinx")
+    pytest.importorskip("latex2mathml")
+    numbered = _extension("formulas").numbered
+    assert numbered("a = b, \\tag{3}\n") == ("a = b,\n", "(3)")
+    assert numbered("a = b") == ("a = b", "")
