@@ -16,6 +16,7 @@ step() {
 bin=.venv/bin
 step "rustfmt" cargo fmt --all --check
 step "clippy" cargo clippy --locked --workspace --all-targets -- -D warnings
+step "tests of the core see its public interface" cargo clippy --locked --package dpsvm-core --test public_interface -- -D warnings
 step "ruff lint" $bin/ruff check
 step "ruff format" $bin/ruff format --check
 step "mypy" $bin/python -m mypy

@@ -48,5 +48,8 @@ pub use error::{Error, Result};
 #[cfg(test)]
 extern crate self as dpsvm_core;
 #[cfg(test)]
+#[path = "../tests/parts/mod.rs"]
+mod parts;
+#[cfg(test)]
 #[path = "../tests/main.rs"]
 mod public_interface;

@@ -34,13 +34,13 @@ impl<K: Kernel> WithSimd for Adapter<K> {
 
 /// Runs `kernel` with the best instruction set of this processor.
 #[inline]
-pub fn dispatch<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn dispatch<K: Kernel>(kernel: K) -> K::Output {
     pulp::Arch::new().dispatch(Adapter(kernel))
 }
 
 /// [`dispatch`] with vectors of 256 bits at most: of lines of a few numbers fewer lie in two lines of the cache.
 #[inline]
-pub fn dispatch_narrow<K: Kernel>(kernel: K) -> K::Output {
+pub(crate) fn dispatch_narrow<K: Kernel>(kernel: K) -> K::Output {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
         return <pulp::x86::V3 as Simd>::vectorize(simd, Adapter(kernel));
@@ -240,7 +240,7 @@ const MAX_PREFETCHED: usize = 64 * LINE;
 
 /// Asks for the beginning of `x` to be brought near; changes nothing else.
 #[inline(always)]
-pub fn prefetch<T>(x: &[T]) {
+pub(crate) fn prefetch<T>(x: &[T]) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -257,7 +257,7 @@ pub fn prefetch<T>(x: &[T]) {
 
 /// `y += a x`.
 #[inline(always)]
-pub fn add_scaled<S: Simd, T: Real>(simd: S, y: &mut [T], a: T, x: &[T]) {
+pub(crate) fn add_scaled<S: Simd, T: Real>(simd: S, y: &mut [T], a: T, x: &[T]) {
     let scale = T::splat(simd, a);
     let x = &x[..y.len()];
     let (y, y_rest) = T::vectors_mut::<S>(y);
@@ -276,7 +276,7 @@ pub fn add_scaled<S: Simd, T: Real>(simd: S, y: &mut [T], a: T, x: &[T]) {
 const LANES: usize = 8;
 
 /// Inner product, in sums kept apart so that the loop runs in vectors.
-pub fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
+pub(crate) fn dot<T: Real>(a: &[T], b: &[T]) -> f64 {
     let (a, a_rest) = a.as_chunks::<LANES>();
     let (b, b_rest) = b.as_chunks::<LANES>();
     let mut sums = [0.0; LANES];

@@ -256,3 +256,29 @@ proptest! {
         }
     }
 }
+
+/// Stops at the third question.
+struct Third(std::cell::Cell<u32>);
+
+impl Interrupt for Third {
+    fn stopped(&self) -> bool {
+        self.0.set(self.0.get() + 1);
+        self.0.get() >= 3
+    }
+}
+
+#[test]
+fn a_check_of_sparse_rows_can_be_interrupted() {
+    let starts = vec![0_i64; 1 << 20];
+    let layout = Layout::Csr(CsrIndex::I64(&[], &starts));
+    let shape = (starts.len() - 1, 3);
+    let bounds = RowBounds::FREE;
+    let rows = |interrupt: &dyn Interrupt| {
+        Rows::watched(Values::F64(&[]), layout, shape, bounds, interrupt).map(|_| ())
+    };
+    assert!(rows(&Never).is_ok());
+    let third = Third(std::cell::Cell::new(0));
+    assert!(matches!(rows(&third), Err(dpsvm_core::Error::Interrupted)));
+    // It ends there: nothing is asked again.
+    assert_eq!(third.0.get(), 3);
+}

@@ -275,6 +275,9 @@ fn every_pass_visits_every_row_once() {
     }
     assert_ne!(order[..50], order[50..100]);
     assert_ne!(order[..50], orders(50, 3, 10, &Never).unwrap()[..50]);
+    // More places than any machine should write out, however few rows.
+    let refused = orders(1 << 30, 1 << 10, 9, &Never).unwrap_err();
+    assert!(refused.to_string().starts_with("n_epochs"), "{refused}");
 }
 
 #[test]

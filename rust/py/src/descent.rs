@@ -19,6 +19,7 @@ use dpsvm_core::descent::streams::{Batches, DescentBatch, DescentStreams};
 use dpsvm_core::error::in_range;
 use dpsvm_core::noise::{Rate, Task};
 use dpsvm_core::records::parts::split;
+use dpsvm_core::runtime::copied;
 use numpy::{PyArray2, PyArrayMethods, PyReadonlyArray2};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -299,7 +300,8 @@ impl Descent {
 
     /// The weights after the last step.
     pub(crate) fn iterate(&self) -> PyResult<Array<f64>> {
-        let weights = self.locked()?.weights.clone();
+        let state = self.locked()?;
+        let weights = gate::brief(|| copied(&state.weights))?;
         Ok(Array::shaped(weights, self.shape()))
     }
 
@@ -310,7 +312,8 @@ impl Descent {
         let columns = self.settings.columns();
         for (name, values) in arrays(&mut state) {
             let shape = [values.len() / columns.max(1), columns];
-            record.set_item(name, Array::shaped(values.clone(), shape))?;
+            let values = gate::brief(|| copied(values))?;
+            record.set_item(name, Array::shaped(values, shape))?;
         }
         record.set_item("averaged", state.averaged)?;
         record.set_item("steps", state.steps)?;

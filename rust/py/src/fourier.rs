@@ -6,6 +6,7 @@ use crate::options::{Keywords, Options};
 use dpsvm_core::fourier::transform::transform;
 use dpsvm_core::fourier::{Centre, Family, FourierMap as Map, FourierSettings, Structure};
 use dpsvm_core::rows::view::RowBounds;
+use dpsvm_core::runtime::copied;
 use pyo3::prelude::*;
 use std::sync::Arc;
 
@@ -66,8 +67,9 @@ impl FourierMap {
     }
 
     /// What is subtracted from the cosines.
-    fn constants(&self) -> Array<f64> {
-        Array::line(self.map.constants().to_vec())
+    fn constants(&self) -> PyResult<Array<f64>> {
+        let constants = gate::brief(|| copied(self.map.constants()))?;
+        Ok(Array::line(constants))
     }
 
     /// Features of the rows, in their precision.

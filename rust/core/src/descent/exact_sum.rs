@@ -7,8 +7,9 @@
 
 use crate::error::{Error, Result};
 use crate::numeric::float::Float;
+use crate::runtime::interrupt::Never;
 use crate::runtime::memory::{filled, zeros};
-use crate::runtime::threads::each_chunk;
+use crate::runtime::threads::{each_block, each_chunk};
 use rayon::ThreadPool;
 
 /// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
@@ -114,9 +115,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
         let reached = others.iter().fold(self.reached, reached);
         if others.iter().any(|other| other.large.is_some()) || reached > F::MAX_WHOLE {
             self.flush()?;
-            for other in others.iter_mut() {
-                other.flush()?;
-            }
+            each_block(pool, others, &Never, |other| other.flush())?;
         } else {
             self.reached = reached;
         }
@@ -166,7 +165,7 @@ impl<F: Float + Send + Sync> ExactSum<F> {
 mod tests {
     use super::ExactSum;
     use crate::numeric::float::Float;
-    use crate::public_interface::toy::Toy;
+    use crate::parts::toy::Toy;
     use std::collections::BTreeSet;
 
     // Proof: gradient_perturbation, "Clipped sums and their rounding"

@@ -1,9 +1,10 @@
 //! Private gradient descent on exact sums of clipped gradients.
 //!
-//! [`settings`] is the entry; a step goes from a batch ([`plans`]) over [`passes`] with clipped [`gradients`] to an
+//! [`settings`] is the entry; a step goes from a batch ([`batch`]) over [`passes`] with clipped [`gradients`] to an
 //! [`exact_sum`], gets its noise in [`release`] and moves the weights in [`optimizer`]. [`streams`] draws
 //! batches and noise.
 
+pub(crate) mod batch;
 pub mod bounds;
 pub mod clipping;
 pub(crate) mod dense_kernels;
@@ -14,7 +15,6 @@ pub(crate) mod gradients;
 pub(crate) mod leaves;
 pub mod optimizer;
 pub(crate) mod passes;
-pub(crate) mod plans;
 pub(crate) mod release;
 pub(crate) mod run;
 pub mod settings;

@@ -1,12 +1,12 @@
 //! One run, or one sum: batches chosen, records shared out to threads, noise drawn ahead.
 
+use crate::descent::batch::{Batch, DenseSummation, SparseSummation, Summation};
 use crate::descent::bounds;
 use crate::descent::drawn::Drawn;
 use crate::descent::exact_sum::ExactSum;
 use crate::descent::leaves::LEAF;
 use crate::descent::optimizer::State;
 use crate::descent::passes::{LeafScratch, Precision, View};
-use crate::descent::plans::{Batch, DenseSummation, SparseSummation, Summation};
 use crate::descent::release::{add_noise, for_each_exact};
 use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};

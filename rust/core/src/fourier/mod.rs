@@ -181,7 +181,7 @@ impl FourierMap {
                 let mut first = 0;
                 for block in blocks {
                     for (j, scale) in block.scale.iter().enumerate() {
-                        let row = block.row(j);
+                        let row = block.row(j)?;
                         let out = &mut weights[(first + j) * features..][..features];
                         out.iter_mut().zip(row).for_each(|(w, x)| *w = scale * x);
                     }
@@ -252,16 +252,16 @@ fn prepared<'m, T: Phase>(
 
 impl SignBlock {
     /// Row j of `P H D_2 P H D_1 P H D_0`.
-    fn row(&self, j: usize) -> Vec<f64> {
+    fn row(&self, j: usize) -> Result<Vec<f64>> {
         // The transpose applied to a unit vector: H is symmetric, and P is its own inverse.
-        let mut x = vec![0.0; self.signs[0].len()];
+        let mut x = zeros(self.signs[0].len())?;
         x[j] = 1.0;
         for signs in self.signs.iter().rev() {
             permute(&mut x);
             plain_hadamard(&mut x);
             x.iter_mut().zip(signs).for_each(|(x, s)| *x *= s);
         }
-        x
+        Ok(x)
     }
 }
 

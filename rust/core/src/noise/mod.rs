@@ -5,21 +5,21 @@
 //! and the task alone, never on the number of threads.
 
 mod chacha;
-pub mod coins;
-pub mod discrete_gaussian;
-pub mod discrete_laplace;
+pub(crate) mod coins;
+pub(crate) mod discrete_gaussian;
+pub(crate) mod discrete_laplace;
 pub(crate) mod first_look;
-pub mod gamma_ball;
-pub mod gaussian;
-pub mod grid_gaussian;
+pub(crate) mod gamma_ball;
+pub(crate) mod gaussian;
+pub(crate) mod grid_gaussian;
 pub(crate) mod grid_sampler;
-pub mod half_normal;
+pub(crate) mod half_normal;
 pub(crate) mod natural;
-pub mod poisson_batch;
-pub mod random_parts;
-pub mod selection;
-pub mod stream;
-pub mod symmetric;
+pub(crate) mod poisson_batch;
+pub(crate) mod random_parts;
+pub(crate) mod selection;
+pub(crate) mod stream;
+pub(crate) mod symmetric;
 
 pub use discrete_gaussian::{DiscreteGaussian, discrete_gaussian};
 pub use discrete_laplace::discrete_laplace;
@@ -40,7 +40,7 @@ use rayon::ThreadPool;
 use std::sync::Arc;
 
 /// Values drawn from one stream. Part of the meaning of a seed: changing it changes every result.
-pub const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// Blocks between two polls of the interrupt. The slowest sampler needs 3 ms for them in a release
 /// build, so that Ctrl-C is answered in time even by a debug build, many times slower.
@@ -51,11 +51,11 @@ const BLOCKS_PER_POLL: usize = 128;
 const PARALLEL_FROM: usize = 8 * BLOCK;
 
 /// The largest standard deviation accepted. Noise stays below 1e4 times this, hence finite.
-pub const MAX_SIGMA: f64 = 1e300;
+pub(crate) const MAX_SIGMA: f64 = 1e300;
 
 /// The smallest standard deviation accepted besides 0: below it, rounding to subnormal numbers
 /// would change the law.
-pub const MIN_SIGMA: f64 = 1e-290;
+pub(crate) const MIN_SIGMA: f64 = 1e-290;
 
 /// The pool for an array of `size` values, where there is enough to share out.
 fn pool_for(size: usize, n_threads: usize) -> Result<Option<Arc<ThreadPool>>> {

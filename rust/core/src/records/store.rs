@@ -25,7 +25,7 @@ use std::ops::Range;
 pub const ROW_GRID: f64 = 1.0 / 1_048_576.0;
 
 /// Rows closer to the centre than this are not stretched to norm 1.
-pub const MIN_DISTANCE: f64 = 1.0 / 16.0;
+pub(crate) const MIN_DISTANCE: f64 = 1.0 / 16.0;
 
 /// The stored entries, row after row.
 #[derive(Debug)]

@@ -248,7 +248,7 @@ fn coarser(rows: usize) -> f64 {
 }
 
 /// Unit of sums of outer products: `2^-40`.
-pub const GRAM_UNIT: f64 = ROW_GRID * ROW_GRID;
+pub(crate) const GRAM_UNIT: f64 = ROW_GRID * ROW_GRID;
 
 /// Sums of outer products from whole numbers of units, each rounded to the nearest double.
 ///

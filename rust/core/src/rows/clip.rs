@@ -124,7 +124,7 @@ pub(crate) fn towards_zero(x: f64) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::{Scale, sum_of_squares, towards_zero};
-    use crate::public_interface::toy::Toy;
+    use crate::parts::toy::Toy;
 
     /// The row's norm, summed without rounding that matters, never exceeds the bound.
     #[test]

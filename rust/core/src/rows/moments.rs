@@ -16,7 +16,7 @@ use crate::simd::{Kernel, Simd, dispatch};
 use std::ops::Range;
 
 /// `2^-20`: the unit of both sums.
-pub const MOMENT_GRID: f64 = 1.0 / 1_048_576.0;
+pub(crate) const MOMENT_GRID: f64 = 1.0 / 1_048_576.0;
 
 /// Its inverse.
 const UNITS: f64 = 1_048_576.0;

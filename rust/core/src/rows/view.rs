@@ -149,7 +149,7 @@ impl<'a> Row<'a> {
 
 /// Room for one row made on the fly.
 #[derive(Debug, Default, Clone)]
-pub struct RowBuffer {
+pub(crate) struct RowBuffer {
     /// Columns (left empty for dense rows).
     pub index: Vec<u32>,
     /// Values.
@@ -316,7 +316,7 @@ impl<'a> Rows<'a> {
     /// # Errors
     /// A value that is not finite; no memory.
     #[inline(always)]
-    pub fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
+    pub(crate) fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
         let range = self.range(i);
         let entries = if dense { self.n_features } else { range.len() };
         let room = entries + usize::from(self.intercept != 0.0);

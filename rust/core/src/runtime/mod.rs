@@ -8,3 +8,5 @@ pub mod interrupt;
 pub(crate) mod memory;
 pub mod tasks;
 pub mod threads;
+
+pub use memory::copied;

@@ -75,7 +75,7 @@ pub fn on_large_stack<R: Send>(
 ///
 /// # Panics
 /// As `work` does.
-pub fn left_when_stopped<R: Send + 'static>(
+pub(crate) fn left_when_stopped<R: Send + 'static>(
     interrupt: &dyn Interrupt,
     work: impl FnOnce() -> Result<R> + Send + 'static,
 ) -> Result<R> {

@@ -39,7 +39,7 @@ type SharedPool = (u32, usize, Arc<ThreadPool>);
 ///
 /// # Errors
 /// `n_threads` of 0 or above [`MAX_THREADS`].
-pub fn check_threads(threads: usize) -> Result<()> {
+pub(crate) fn check_threads(threads: usize) -> Result<()> {
     let message = format_args!("got {threads}, expected 1 to {MAX_THREADS}");
     require((1..=MAX_THREADS).contains(&threads), "n_threads", message)
 }
@@ -118,7 +118,7 @@ const WAVE: usize = 4;
 ///
 /// # Errors
 /// The first error of `work`; no memory; [`Error::Interrupted`].
-pub fn map_blocks<R: Send>(
+pub(crate) fn map_blocks<R: Send>(
     pool: Option<&ThreadPool>,
     blocks: usize,
     interrupt: &dyn Interrupt,
@@ -174,7 +174,7 @@ pub(super) fn own<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// The first error of `work`, in the order of the items; [`Error::Interrupted`].
-pub fn each_block<T: Send>(
+pub(crate) fn each_block<T: Send>(
     pool: Option<&ThreadPool>,
     items: &mut [T],
     interrupt: &dyn Interrupt,

@@ -6,6 +6,7 @@ use crate::accounting::objective::logs::probability;
 use crate::accounting::objective::search::Curvature;
 use crate::accounting::objective::{Jacobian, Law, Relation, joint, log_delta_closed};
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
 
 /// Number of classes and `kappa` where the joint bound is known.
 fn joint_arguments(law: Law, jacobian: Jacobian) -> Option<(usize, f64)> {
@@ -54,7 +55,7 @@ pub(super) fn profile(
     let closed = |epsilon| probability(log_delta_closed(law, relation, epsilon, t, jacobian));
     let Some((classes, kappa)) = joint_arguments(law, jacobian) else {
         let step = (high - low) / (count - 1) as f64;
-        let mut points = Vec::with_capacity(count);
+        let mut points = with_capacity(count)?;
         for k in 0..count {
             interrupt.check()?;
             let epsilon = low + k as f64 * step;

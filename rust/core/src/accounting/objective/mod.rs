@@ -30,7 +30,7 @@ use crate::runtime::interrupt::Interrupt;
 pub use search::{Curvature, sigma};
 
 /// Largest number of scores or classes.
-pub const MAX_SCORES: usize = 100_000;
+pub(crate) const MAX_SCORES: usize = 100_000;
 
 /// Rows longer than this many noise deviations are not protected at all.
 const LARGEST_T: f64 = 1e50;
@@ -236,7 +236,7 @@ fn check(law: Law, epsilon: f64, sigma: f64, jacobian: Jacobian) -> Result<()> {
 ///
 /// # Errors
 /// [`crate::Error::InvalidArgument`] naming the argument outside its range; [`crate::Error::Interrupted`].
-pub fn log_delta(
+pub(crate) fn log_delta(
     law: Law,
     relation: Relation,
     epsilon: f64,

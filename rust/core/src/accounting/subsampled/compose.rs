@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::numeric::ROUNDOFF;
 use crate::numeric::transform_size::transform_size;
 use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
@@ -20,7 +21,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory;
 
 /// Error of a transform in the Euclidean norm, in roundoffs for each halving of its length.
-const TRANSFORM_ERROR: f64 = 8.0 * f64::EPSILON / 2.0;
+const TRANSFORM_ERROR: f64 = 8.0 * ROUNDOFF;
 
 /// Terms of the spectrum below `exp` of this are left out, and bounded.
 const NEGLIGIBLE: f64 = -80.0;
@@ -48,7 +49,7 @@ pub(super) struct Curve {
 }
 
 /// A law and how many times it is composed.
-pub(super) type Part<'a> = (&'a GridLaw, f64);
+pub(super) type RepeatedLaw<'a> = (&'a GridLaw, f64);
 
 /// One law tilted and wrapped around the window, and what was taken out.
 struct Tilted {
@@ -224,7 +225,7 @@ fn transforms(size: usize) -> Transforms {
 
 /// The composition near the plan's epsilon.
 pub(super) fn compose(
-    parts: &[Part<'_>],
+    parts: &[RepeatedLaw<'_>],
     plan: &DirectionPlan,
     interrupt: &dyn Interrupt,
 ) -> Result<Curve> {
@@ -292,14 +293,14 @@ pub(super) fn compose(
 }
 
 /// Upper bound on `ln E exp(tilt loss)` of the composition of the finite masses.
-pub(super) fn log_moment(parts: &[Part<'_>], tilt: f64) -> Result<f64> {
+pub(super) fn log_moment(parts: &[RepeatedLaw<'_>], tilt: f64) -> Result<f64> {
     parts.iter().try_fold(0.0, |sum, (law, times)| {
         Ok(sum + times * Logs::new(law, tilt)?.moment(law, tilt))
     })
 }
 
 /// Upper bound on the mass at infinity of the composition.
-pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
+pub(super) fn infinite_mass(parts: &[RepeatedLaw<'_>]) -> f64 {
     // The sum is a bound by itself; what the rounded masses are more than 1 goes on top.
     let (mut sum, mut log_total) = (0.0, 0.0);
     for (law, times) in parts {
@@ -311,7 +312,7 @@ pub(super) fn infinite_mass(parts: &[Part<'_>]) -> f64 {
 }
 
 /// Upper bound on the finite mass whose loss is at least `end`.
-fn mass_above(parts: &[Part<'_>], tilt: f64, end: f64) -> Result<f64> {
+fn mass_above(parts: &[RepeatedLaw<'_>], tilt: f64, end: f64) -> Result<f64> {
     let log = log_moment(parts, tilt)? - tilt * end;
     Ok(libm::exp(
         (log + 8.0 * ULP * (1.0 + log.abs() + tilt * end.abs())).min(0.0),
@@ -328,7 +329,7 @@ pub(super) fn log_factor(tilt: f64) -> f64 {
 
 /// `ln delta` at `epsilon` from one [`log_moment`]; valid for every tilt >= 0.
 pub(super) fn moment_bound(
-    parts: &[Part<'_>],
+    parts: &[RepeatedLaw<'_>],
     tilt: f64,
     log_moment: f64,
 ) -> impl Fn(f64) -> f64 + use<> {

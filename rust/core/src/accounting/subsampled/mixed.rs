@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::Result;
 use crate::accounting::subsampled::compose::{
-    Part, compose, infinite_mass, log_moment, moment_bound,
+    RepeatedLaw, compose, infinite_mass, log_moment, moment_bound,
 };
 use crate::accounting::subsampled::law::{Atoms, Directions, GridLaw, discretise};
 use crate::accounting::subsampled::pair::{Pair, ULP};
@@ -129,7 +129,7 @@ struct Grid {
 
 impl Grid {
     fn one_way(&self, reversed: bool, plan: DirectionPlan) -> OneWay<'_> {
-        let mut parts: Vec<Part<'_>> = self.fixed.iter().map(|(law, t)| (law, *t)).collect();
+        let mut parts: Vec<RepeatedLaw<'_>> = self.fixed.iter().map(|(law, t)| (law, *t)).collect();
         parts.extend(self.pairs.iter().map(|(law, t)| (law.one(reversed), *t)));
         OneWay { parts, plan }
     }
@@ -224,7 +224,7 @@ impl Tables {
 
 /// One direction of a composition on the grid.
 struct OneWay<'a> {
-    parts: Vec<Part<'a>>,
+    parts: Vec<RepeatedLaw<'a>>,
     plan: DirectionPlan,
 }
 

@@ -343,7 +343,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         let whole = self.set.rows.len() + new.len() <= self.largest;
         if !whole {
             let mut rows = copied(&certificate.open)?;
-            rows.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
+            rows.sort_unstable_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
             rows.truncate(self.largest);
             new = mapped(&rows, |row| row.0)?;
             new.sort_unstable();

@@ -6,7 +6,7 @@
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{reserve, zeros};
+use crate::runtime::memory::{append, reserve, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::end_game::proximal::Products;
@@ -50,7 +50,7 @@ impl GramSet {
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         let old = self.rows.len();
-        self.rows.extend_from_slice(rows);
+        append(&mut self.rows, rows)?;
         let m = self.rows.len();
         self.widen(old, m, problem.len())?;
         let groups = (m - old).div_ceil(GROUP);

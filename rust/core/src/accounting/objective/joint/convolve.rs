@@ -6,12 +6,13 @@ use realfft::num_complex::Complex;
 use realfft::{ComplexToReal, RealFftPlanner, RealToComplex};
 
 use crate::accounting::objective::power::integer_powers;
+use crate::numeric::ROUNDOFF;
 use crate::numeric::transform_size::transform_size;
 
 /// Error of one product by the fast Fourier transform, in roundoffs for each halving of the
 /// length: three transforms at no more than 8, and the pointwise product. (Sums of squares of
 /// the factors are at most 1, and no entry errs by more than the whole vector does.)
-const PRODUCT_ERROR: f64 = 32.0 * f64::EPSILON / 2.0;
+const PRODUCT_ERROR: f64 = 32.0 * ROUNDOFF;
 
 /// Error of a power in the frequencies, in roundoffs for each halving of the length, each factor,
 /// and the Euclidean norm: one transform at no more than 8 for each factor, and another one back.

@@ -11,6 +11,7 @@ use crate::accounting::objective::joint::model::Model;
 use crate::accounting::objective::joint::payoff::{Nodes, Payoff};
 use crate::accounting::objective::joint::search::{BoundSearch, Detail, LARGEST_SCALE, Problem};
 use crate::runtime::interrupt::Interrupt;
+use crate::runtime::memory::with_capacity;
 
 /// Longest block, in units of `t` for each record, and most blocks; fewer from [`MANY`] classes on,
 /// where a choice takes a tenth of a second.
@@ -67,7 +68,7 @@ fn payoffs(
     let law = SumLaw::new(search, [&near, &far], competitors, scale, grid)?;
     let end = model.identity_from();
     let curved = (0..levels.count).take_while(|&k| level(k) < end).count();
-    let mut found = Vec::with_capacity(levels.count);
+    let mut found = with_capacity(levels.count)?;
     if curved > 0 {
         let range = (end - model.inverse(levels.first)) / t;
         let nodes = Nodes::new(model, range, NODES, grid.step);
@@ -175,7 +176,7 @@ pub fn profile(
     let blocks = blocks.clamp(1.0, most);
     let length = (total as f64 / blocks).ceil() as usize;
     let mut search = BoundSearch::new(interrupt);
-    let mut found = Vec::with_capacity(total);
+    let mut found = with_capacity(total)?;
     for start in (0..total).step_by(length) {
         let size = length.min(total - start);
         let first = low + start as f64 * step;

@@ -1,6 +1,6 @@
 //! Random Fourier features against the formula, and records seen through them.
 
-use super::number;
+use crate::public_interface::number;
 use dpsvm_core::descent::clipping::Clip;
 use dpsvm_core::descent::optimizer::{Optimizer, Schedule};
 use dpsvm_core::descent::release::NoiseKind;
