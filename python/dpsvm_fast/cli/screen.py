@@ -70,14 +70,6 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-class Interrupted(Exception):
-    """The user pressed Ctrl-C."""
-
-
-class OutputClosed(Exception):
-    """The reader closed standard output."""
-
-
 def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
     """Run a command and report each error as one sentence.
 
@@ -98,12 +90,11 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
         try:
             code = command() or DONE
             sys.stdout.flush()
-        except (BrokenPipeError, OutputClosed):
-            return _silenced(DONE)
-        except Exception as error:
-            sentence, code = judged(error)
-        else:
             return code
+        except BrokenPipeError:
+            return _silenced(DONE)
+        except (Exception, KeyboardInterrupt) as error:
+            sentence, code = judged(error)
     sentence = _tidy(sentence)
     try:
         if as_json:
@@ -189,7 +180,7 @@ def _shown_once() -> Callable[..., None]:
 
 def judged(error: BaseException) -> tuple[str, int]:
     """Return the sentence and the exit code of a failure."""
-    if isinstance(error, Interrupted | click.Abort | KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, click.ClickException):
         return _usage(error), FAILED
