@@ -36,7 +36,6 @@ from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.rows import KERNELS, MAX_COLUMNS, MAX_COMPONENTS, FourierFeatures
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
-    Shape,
     labels_from,
     labels_to,
     numbers_from,
@@ -86,25 +85,18 @@ class Entry:
     none: bool = False
     default: Any = None
 
-    def written(self, value: Any) -> Any:
-        """Return the JSON of a value."""
-        return None if value is None and self.none else self.write(value)
-
-    def read_from(self, where: str, record: Any, facts: Facts) -> Any:
-        """Return the value."""
-        return None if record is None and self.none else self.read(where, record, facts)
-
 
 Entries = dict[str, Entry]
 
 
 def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of all entries of the source; leading underscores of names are dropped."""
-    return {
-        n.lstrip("_"): one.written(source[n])
-        for n, one in entries.items()
-        if n in source and (one.default is None or source[n] != one.default)
-    }
+    found = {}
+    for name, one in entries.items():
+        if name in source and (one.default is None or source[name] != one.default):
+            absent = one.none and source[name] is None
+            found[name.lstrip("_")] = None if absent else one.write(source[name])
+    return found
 
 
 def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]:
@@ -118,22 +110,27 @@ def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]
     found = refused(exactly, where, record, set(wanted))
     facts: dict[str, Any] = {}
     for short, (name, one) in wanted.items():
-        facts[name] = one.read_from(f"{where}.{short}", found[short], facts)
+        absent = one.none and found[short] is None
+        facts[name] = None if absent else one.read(f"{where}.{short}", found[short], facts)
     return facts
 
 
 def numbers(
-    shape: Callable[[Facts], Shape], *, above: float = -math.inf, none: bool = False
+    *axes: str | Callable[[Facts], int] | None, above: float = -math.inf, **how: bool
 ) -> Entry:
-    """Return an entry for an array of finite floats, all above ``above``."""
+    """Return an entry for an array of finite floats, all above ``above``.
+
+    The length of an axis is another attribute, or follows from some; None allows any from 1.
+    """
 
     def read(where: str, record: Any, facts: Facts) -> Any:
-        array = numbers_from(where, record, shape(facts))
+        lengths = [facts[axis] if isinstance(axis, str) else axis and axis(facts) for axis in axes]
+        array = numbers_from(where, record, tuple(lengths))
         if not (array > above).all():
             raise ModelFormatError(f"{where}: expected numbers > {above:g}")
         return array
 
-    return Entry(numbers_to, read, none=none)
+    return Entry(numbers_to, read, **how)
 
 
 def plain(hint: Any, *, none: bool = False) -> Entry:
@@ -533,10 +530,14 @@ class SavedClass:
             raise ModelFormatError(f"{where}: {error}") from None
 
 
+def _classes(facts: Facts) -> int:
+    """Return the number of classes."""
+    return len(facts["classes_"])
+
+
 def _rows(facts: Facts) -> int:
     """Return the number of rows of the weights: one for two classes."""
-    n_classes = len(facts["classes_"])
-    return 1 if n_classes == 2 else n_classes
+    return 1 if _classes(facts) == 2 else _classes(facts)
 
 
 def _columns(facts: Facts) -> int:
@@ -552,37 +553,36 @@ def _mapped(facts: Facts) -> int:
     return n_features + int(facts.get("lift_", 0.0) > 0.0)
 
 
-def _square(facts: Facts) -> tuple[int, int]:
-    """Return the shape of a square matrix over the features."""
-    return (facts["n_features_in_"],) * 2
+def _lifted(facts: Facts) -> int:
+    """Return the number of entries of a row with its constant."""
+    n_features: int = facts["n_features_in_"]
+    return n_features + 1
 
 
-def _row(facts: Facts) -> tuple[int]:
-    """Return the shape of one number for each feature."""
-    return (facts["n_features_in_"],)
+def _ellipsoids_of_a_class(facts: Facts) -> int:
+    """Return the number of ellipsoids of each class."""
+    return int(facts["ellipsoids_"].shape[1])
 
 
-def _components(facts: Facts) -> tuple[int]:
-    """Return the shape of one number for each component."""
-    return (facts["n_components_"],)
-
+# An axis with an entry for each feature.
+WIDTH = "n_features_in_"
 
 FEATURES: Entries = {"n_features_in_": N_FEATURES, "feature_names_in_": FEATURE_NAMES}
 
 WEIGHTS: Entries = {
-    "coef_": numbers(lambda facts: (_rows(facts), _columns(facts))),
-    "intercept_": numbers(lambda facts: (_rows(facts),)),
+    "coef_": numbers(_rows, _columns),
+    "intercept_": numbers(_rows),
     "_fitted_loss": LOSS,
 }
 
 LINEAR: Entries = FEATURES | {"classes_": LABELS} | WEIGHTS
 
 MAPPED: Entries = {
-    "lift_coef_": numbers(lambda facts: (_rows(facts),), none=True),
+    "lift_coef_": numbers(_rows, none=True),
     "n_samples_": plain(Positive, none=True),
-    "centre_": numbers(lambda facts: (_mapped(facts),), none=True),
+    "centre_": numbers(_mapped, none=True),
     "whitened_": FLAG,
-    "whitening_": numbers(lambda facts: (_mapped(facts),) * 2, none=True),
+    "whitening_": numbers(_mapped, _mapped, none=True),
     "mu_": PARAMETERS_OF_NOISE,
     "max_grad_norm_": plain(Positive, none=True),
     "n_steps_": plain(Annotated[int, Range(1, MAX)], none=True),
@@ -605,11 +605,9 @@ LIFTED: Entries = {
 }
 
 ELLIPSOIDS: Entries = {
-    "ellipsoids_": numbers(
-        lambda f: (len(f["classes_"]), None, f["n_features_in_"] + 1, f["n_features_in_"] + 1)
-    ),
-    "means_": numbers(lambda f: (*f["ellipsoids_"].shape[:2], f["n_features_in_"])),
-    "offsets_": numbers(lambda f: f["ellipsoids_"].shape[:2]),
+    "ellipsoids_": numbers(_classes, None, _lifted, _lifted),
+    "means_": numbers(_classes, _ellipsoids_of_a_class, WIDTH),
+    "offsets_": numbers(_classes, _ellipsoids_of_a_class),
     "lambda_": POSITIVE,
     "data_norm_": POSITIVE,
     "_fitted_loss": LOSS,
@@ -617,27 +615,23 @@ ELLIPSOIDS: Entries = {
 
 
 FEDERATED: Entries = LINEAR | {
-    "components_": Entry(
-        numbers_to,
-        lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
-        optional=True,
-    ),
+    "components_": numbers(None, WIDTH, optional=True),
     "n_survivors_": plain(Annotated[int, Range(1, MAX)]),
     "n_records_": plain(Annotated[int, Range(1, MAX)], none=True),
 }
 
 COMPONENTS: Entries = {
     "n_components_": plain(Annotated[int, Range(1, MAX)]),
-    "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
-    "eigenvalues_": numbers(_components),
-    "explained_variance_ratio_": numbers(_components),
-    "scales_": numbers(_components, above=0.0),
-    "centre_": numbers(_row),
+    "components_": numbers("n_components_", WIDTH),
+    "eigenvalues_": numbers("n_components_"),
+    "explained_variance_ratio_": numbers("n_components_"),
+    "scales_": numbers("n_components_", above=0.0),
+    "centre_": numbers(WIDTH),
 }
 
 SCALES: Entries = {
-    "mean_": numbers(_row),
-    "scale_": numbers(_row, above=0.0, none=True),
+    "mean_": numbers(WIDTH),
+    "scale_": numbers(WIDTH, above=0.0, none=True),
     "n_samples_seen_": POSITIVE,
     "bounds_": replace(BOUNDS, none=False),
 }
@@ -709,11 +703,14 @@ _EVERY = (
     SavedClass(
         MAPS,
         "PrivateCenter",
-        FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | NORM,
+        FEATURES | {"mean_": numbers(WIDTH), "n_samples_": POSITIVE} | NORM,
         private=True,
     ),
     SavedClass(
-        MAPS, "PrivateWhitener", FEATURES | {"whitening_": numbers(_square)} | NORM, private=True
+        MAPS,
+        "PrivateWhitener",
+        FEATURES | {"whitening_": numbers(WIDTH, WIDTH)} | NORM,
+        private=True,
     ),
     SavedClass(MAPS, "PrivatePCA", FEATURES | COMPONENTS | NORM, private=True),
     SavedClass(

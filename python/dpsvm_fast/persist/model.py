@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,26 +78,20 @@ PIPELINES = ("Pipeline", "PrivatePipeline")
 COLUMNS = "ColumnTransformer"
 
 NOTHING = "passthrough"
-# Parameters that are parts, saved apart from the others.
-PARTS = ("steps", "transformers", "remainder")
+# Parameters that are parts, by class: fields of their own beside the other parameters.
+PARTS = {
+    **{name: {"steps"} for name in PIPELINES},
+    COLUMNS: {"transformers", "remainder"},
+    SEARCH: {"estimator"},
+}
 # Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
 MAX_STEPS = 1000
 # Least memory that reading a model may be limited to.
 MIN_ROOM = 1 << 20
 
 
-@dataclass
-class Reading:
-    """State while reading a model.
-
-    Parameters
-    ----------
-    verified : bool
-        Whether to recompute certificates.
-    """
-
-    verified: bool = True
-    statements: list[tuple[str, Statement]] = field(default_factory=list)
+# Certificates that were read with a model, each with its place.
+Statements = list[tuple[str, Statement]]
 
 
 def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
@@ -157,7 +151,7 @@ def _saved_class(model: Any, where: str) -> SavedClass:
 
 def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
     """Return the parameters, checked by the class."""
-    others = {*saved.parameters, *NOT_SAVED, *PARTS}
+    others = {*saved.parameters, *NOT_SAVED, *PARTS.get(saved.name, ())}
     if saved.module.startswith("sklearn."):
         for name, given in inspect.signature(saved.kind).parameters.items():
             value = getattr(model, name)
@@ -220,7 +214,7 @@ def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
 
 
 def _columns_from(
-    record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
+    record: dict[str, Any], where: str, statements: Statements, *, fitted: bool
 ) -> dict[str, Any]:
     """Read the parts of a ColumnTransformer."""
     parts: list[Any] = []
@@ -232,7 +226,7 @@ def _columns_from(
         if isinstance(one, str):
             return refused(check_option, f"{where}[{shown(name)}]", one, ("drop", NOTHING))
         there = fitted and chosen and isinstance(one, dict) and "attributes" in one
-        step = model_from(one, f"{where}[{shown(name)}]", reading, fitted=there)
+        step = model_from(one, f"{where}[{shown(name)}]", statements, fitted=there)
         if not hasattr(step, "transform"):
             raise ModelFormatError(f"{where}[{shown(name)}]: expected a transformer")
         return step
@@ -298,8 +292,8 @@ def _does(step: object) -> bool:
     return step is not None and not isinstance(step, str)
 
 
-def model_from(record: object, where: str, reading: Reading, *, fitted: bool = True) -> Any:
-    """Restore the object that :func:`record_of` saved.
+def model_from(record: object, where: str, statements: Statements, *, fitted: bool = True) -> Any:
+    """Restore the object that :func:`record_of` saved, and add its certificates to a list.
 
     Raises
     ------
@@ -312,10 +306,22 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
             f"{where}: got the class {shown(name)}, which this version cannot load"
         )
     assert isinstance(record, dict)
-    refused(exactly, where, record, _fields(saved, record, fitted=fitted))
-    model = _build(saved, record, where, reading, fitted=fitted)
+    names = {"class", "parameters"} | PARTS.get(saved.name, set()) | ({"output"} & set(record))
     if fitted:
-        _set_fitted(model, saved, record, where, reading)
+        names |= {"attributes"} | ({"privacy"} if saved.private else set())
+        names |= {"best_estimator"} if saved.name == SEARCH else set()
+    refused(exactly, where, record, names)
+    parameters = read_entries(saved.parameters, record["parameters"], f"{where}.parameters")
+    if "estimator" in record:
+        inner = f"{where}.estimator"
+        parameters["estimator"] = model_from(record["estimator"], inner, statements, fitted=False)
+    if "steps" in record:
+        parameters["steps"] = _steps_from(record["steps"], where, statements, fitted=fitted)
+    if "transformers" in record:
+        parameters |= _columns_from(record, where, statements, fitted=fitted)
+    model = saved.kind(**parameters)
+    if fitted:
+        _set_fitted(model, saved, record, where, statements)
     if "output" in record:
         if not hasattr(model, "set_output"):
             raise ModelFormatError(f"{where}.output: set_output does not apply to this class")
@@ -324,35 +330,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
     return model
 
 
-def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[str]:
-    """Return the required fields of a record."""
-    name = saved.name
-    names = {"class", "parameters"} | ({"output"} & set(record))
-    names |= {"steps"} if name in PIPELINES else set()
-    names |= {"estimator"} if name == SEARCH else set()
-    names |= set(PARTS[1:]) if name == COLUMNS else set()
-    if fitted:
-        names |= {"attributes"} | ({"privacy"} if saved.private else set())
-        names |= {"best_estimator"} if name == SEARCH else set()
-    return names
-
-
-def _build(
-    saved: SavedClass, record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
-) -> Any:
-    """Build the unfitted object."""
-    parameters = read_entries(saved.parameters, record["parameters"], f"{where}.parameters")
-    if "estimator" in record:
-        inner = f"{where}.estimator"
-        parameters["estimator"] = model_from(record["estimator"], inner, reading, fitted=False)
-    if "steps" in record:
-        parameters["steps"] = _steps_from(record["steps"], where, reading, fitted=fitted)
-    if "transformers" in record:
-        parameters |= _columns_from(record, where, reading, fitted=fitted)
-    return saved.kind(**parameters)
-
-
-def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) -> list[Any]:
+def _steps_from(records: object, where: str, statements: Statements, *, fitted: bool) -> list[Any]:
     """Read the steps of a pipeline, whose numbers of features must match."""
     steps: list[Any] = []
     if not isinstance(records, list) or not 0 < len(records) <= MAX_STEPS:
@@ -365,7 +343,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
             raise ModelFormatError(f"{where}: expected different names of steps, without '__'")
         inner = f"{where}[{shown(name)}]"
         last = len(steps) == len(records) - 1
-        step = NOTHING if record is None else model_from(record, inner, reading, fitted=fitted)
+        step = NOTHING if record is None else model_from(record, inner, statements, fitted=fitted)
         if record is not None and not last and not hasattr(step, "transform"):
             raise ModelFormatError(f"{inner}: expected a transformer before the last step")
         steps.append((name, step))
@@ -403,7 +381,7 @@ WIDTHS: dict[str, Any] = {
 
 
 def _set_fitted(
-    model: Any, saved: SavedClass, record: dict[str, Any], where: str, reading: Reading
+    model: Any, saved: SavedClass, record: dict[str, Any], where: str, statements: Statements
 ) -> None:
     """Set the fitted attributes."""
     if record["attributes"] is None and not saved.private and not saved.fits:
@@ -416,11 +394,11 @@ def _set_fitted(
         inside = f"{where}.privacy"
         statement = statement_from(inside, record["privacy"])
         check_promise(inside, statement, record)
-        reading.statements.append((inside, statement))
+        statements.append((inside, statement))
         facts["privacy_"] = statement
     check_facts(where, model, facts)
     if "best_estimator" in record:
-        facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
+        facts["best_estimator_"] = _best_from(record, where, statements, statement, facts)
     saved.refit(model, facts, where)
     if "transformers" in record:
         _join_columns(model, facts, where)
@@ -428,11 +406,15 @@ def _set_fitted(
 
 
 def _best_from(
-    record: dict[str, Any], where: str, reading: Reading, statement: Any, facts: dict[str, Any]
+    record: dict[str, Any],
+    where: str,
+    statements: Statements,
+    statement: Any,
+    facts: dict[str, Any],
 ) -> Any:
     """Read the released model of a search, with the search's statement, features and labels."""
-    best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
-    inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
+    best = model_from(record["best_estimator"], f"{where}.best_estimator", statements)
+    inner = [found for at, found in statements if at.startswith(f"{where}.best_estimator")]
     if any(isinstance(found, type(statement)) and found != statement for found in inner):
         raise ModelFormatError(
             f"{where}.best_estimator: expected the certificate of the search that it comes from"
@@ -532,9 +514,7 @@ def save_model(
     described = None if schema is None else schema.to_dict()
     try:
         # Nothing is saved that could not be loaded. The certificate is from this object's own fit.
-        made = model_from(record, "model", Reading(verified=False))
-        if schema is not None:
-            _check_table(made, schema)
+        _check_table(model_from(record, "model", []), schema)
     except ModelFormatError as error:
         raise InvalidParameterError(f"{error}; restore it or fit again before saving") from None
     contents = {
@@ -715,7 +695,7 @@ def read_model(
     try:
         document = document_of(where, room)
         signature = check_seals(document, secret)
-        return _saved_model(document, signature, Reading(verified=verify))
+        return _saved_model(document, signature, verify=verify)
     except ModelFormatError as error:
         raise ModelFormatError(f"{str(where)!r} {error}") from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -800,32 +780,27 @@ def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
+def _saved_model(document: Mapping[str, Any], signature: str, *, verify: bool) -> SavedModel:
     """Return the contents of a document whose digest and signature are checked."""
-    version = document["library_version"]
+    version, described = document["library_version"], document["schema"]
     if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
         raise ModelFormatError(f"has the library_version {shown(version)}, expected a text")
+    statements: Statements = []
     try:
-        estimator = model_from(document["model"], "model", reading)
-        schema = _schema_from(document["schema"], estimator)
-        for where, statement in reading.statements if reading.verified else ():
+        estimator = model_from(document["model"], "model", statements)
+        schema = None if described is None else table_schema(described, where="schema: ")
+        _check_table(estimator, schema)
+        for where, statement in statements if verify else ():
             check_holds(where, statement)
     except ModelFormatError as error:
         raise ModelFormatError(f"cannot be loaded: {error}") from None
     return SavedModel(estimator, schema, VERSION, version, signature)
 
 
-def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
-    """Read the table's schema, which must fit the model's features."""
-    if record is None:
-        return None
-    schema = table_schema(record, where="schema: ")
-    _check_table(estimator, schema)
-    return schema
-
-
-def _check_table(estimator: Any, schema: Any) -> None:
-    """Check that rows of the table are valid for the model."""
+def _check_table(estimator: Any, schema: TableSchema | None) -> None:
+    """Check that rows of the table, if it is described, are valid for the model."""
+    if schema is None:
+        return
     encoder = leading_encoder(estimator)
     n_features = getattr(estimator, "n_features_in_", None)
     n_features = n_features if encoder is None else len(encoder.get_feature_names_out())
