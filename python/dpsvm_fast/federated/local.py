@@ -337,8 +337,16 @@ def _values(
             yield packed(moments * spec.data_norm**2, ROOT_TWO)
     elif plan.name == "components":
         assert isinstance(spec, DpdrSpec)
+        assert spec.components is not None
         for i, source in enumerate(sources):
-            yield _own_components(spec, records, i, source, n_threads)
+            moments = records.moments(i, spec.data_norm, n_threads)
+            released = spec.components.release(moments, spec.n_components, source, n_threads)
+            vectors, weight = released.vectors, float(spec.weight(records.sizes[i]))
+            if spec.aggregation == "projectors":
+                yield packed(vectors.T @ vectors, 1.0) * weight
+            else:
+                signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
+                yield vectors * (weight * signs)[:, None]
     else:
         if public is not None:
             records = records.mapped(projection(spec, public).apply, n_threads)
@@ -379,21 +387,6 @@ def _models(
         norm = float(np.linalg.norm(released))
         released *= objective.radius / max(norm, objective.radius)
         yield released * float(spec.weight(n))
-
-
-def _own_components(
-    spec: DpdrSpec, records: Records, i: int, source: _core.NoiseSource, n_threads: int
-) -> Array:
-    """Return the components of party i's noisy matrix, or their projector, times its weight."""
-    mechanism = spec.components
-    assert mechanism is not None
-    moments = records.moments(i, spec.data_norm, n_threads)
-    vectors = mechanism.release(moments, spec.n_components, source, n_threads).vectors
-    weight = float(spec.weight(records.sizes[i]))
-    if spec.aggregation == "projectors":
-        return packed(vectors.T @ vectors, 1.0) * weight
-    signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
-    return np.asarray(vectors * (weight * signs)[:, None])
 
 
 def projection(spec: FederatedSpec, components: Array) -> Projection:
