@@ -240,8 +240,8 @@ class TestScreen:
         screen.say("text")
         screen.table(None, ["a"], [["b"]])
         note("a remark")
-        with screen.progress("working", 3) as bar:
-            bar.advance_to(3)
+        with screen.progress("working", 3) as advance:
+            advance(3)
         screen.result(
             {
                 "nan": math_nan(),
@@ -297,13 +297,13 @@ class TestScreen:
 
     def test_a_bar_is_for_terminals(self, terminal: Callable[..., Terminal], cli: Cli) -> None:
         screen = Screen(json=False)
-        with screen.progress("training", None) as bar:
-            bar.advance_to(1)
+        with screen.progress("training", None) as advance:
+            advance(1)
         assert not cli.read().err
         stream = terminal(stream="stderr")
-        with screen.progress("training", None) as bar:
-            bar.advance_to(1)
-            bar.advance_to(2, 4)
+        with screen.progress("training", None) as advance:
+            advance(1)
+            advance(2, 4)
             # What is printed meanwhile is not swallowed by the bar.
             sys.stdout.write("meanwhile\n")
         assert "training" in stream.getvalue()

@@ -145,7 +145,7 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
         screen.table(
             "Spends",
             ("time (UTC)", "by", "what"),
-            [(str(spend).split("  ")[0], spend.label, _what(spend)) for spend in ledger.history],
+            [_described(spend) for spend in ledger.history],
             left=3,
         )
     screen.say(f"mark {record['mark']}")
@@ -154,9 +154,10 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     screen.result(record)
 
 
-def _what(spend: Any) -> str:
-    """Describe the event of a spend in one line."""
-    return str(spend).split("  ", 1)[1].removesuffix(spend.label).strip()
+def _described(spend: Any) -> tuple[str, str, str]:
+    """Return the time, the label and the event of a spend."""
+    time, rest = str(spend).split("  ", 1)
+    return time, spend.label, rest.removesuffix(spend.label).strip()
 
 
 def _declared(ledger: PrivacyLedger) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _declared(ledger: PrivacyLedger) -> dict[str, Any]:
 def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
     """Return the contents of a ledger for ``--json``."""
     return {
-        "file": str(file),
+        "file": file,
         **_declared(ledger),
         "spent_epsilon": ledger.total()[0],
         "remaining_epsilon": ledger.remaining(),
@@ -178,7 +179,7 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         ],
         "spends": [spend.to_dict() for spend in ledger.history],
         "mark": ledger.mark(),
-        "anchor": None if ledger.anchor is None else str(ledger.anchor),
+        "anchor": ledger.anchor,
     }
 
 

@@ -56,7 +56,10 @@ class Draft:
         """
         with open(self.draft, "rb") as written:
             os.fsync(written.fileno())
-        self.draft.chmod(0o666 & ~_umask())
+        # The permissions of any new file.
+        mask = os.umask(0o077)
+        os.umask(mask)
+        self.draft.chmod(0o666 & ~mask)
         if not self._force and self._linked():
             return
         self.draft.replace(self.path)
@@ -135,13 +138,6 @@ def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
         raise type(error)(error.errno, error.strerror, str(path)) from None
     os.close(handle)
     return Draft(path, Path(name), force=force)
-
-
-def _umask() -> int:
-    """Return the umask: permissions that new files of this process do not get."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # Figures that a command writes; nothing opens a window.

@@ -96,15 +96,15 @@ def predict_command(screen: ui.Screen, **options: Any) -> None:
     n_rows = 0
     with (
         _written(output, kind, names, options) as append,
-        screen.progress("Predicting", table.n_bytes_total or None) as bar,
+        screen.progress("Predicting", table.n_bytes_total or None) as advance,
     ):
-        for X, *_ in table.batches(on_bytes=bar.advance_to):
+        for X, *_ in table.batches(on_bytes=advance):
             if X.shape[0]:
                 append(_columns(model, X, options))
                 n_rows += X.shape[0]
     if output != ui.STREAM:
         screen.say(f"{output}: {n_rows} rows")
-    screen.result({"output": str(output), "rows": n_rows, "columns": names})
+    screen.result({"output": output, "rows": n_rows, "columns": names})
 
 
 Append = Callable[[list[NDArray[Any]]], None]
@@ -313,7 +313,7 @@ def export_command(screen: ui.Screen, **options: Any) -> None:
         f"{', ...' if len(names['input']) > 10 else ''}; outputs {', '.join(names['output'])}"
     )
     screen.result(
-        {"output": str(options["output"]), "inputs": names["input"], "outputs": names["output"]}
+        {"output": options["output"], "inputs": names["input"], "outputs": names["output"]}
     )
 
 
@@ -356,8 +356,8 @@ def schema_check(
         table = open_table(data, declared, format=data_format, labelled=labelled, owners=True)
         declared = table.schema
         if rows:
-            with screen.progress("Reading", table.n_bytes_total or None) as bar:
-                n_rows = sum(X.shape[0] for X, *_ in table.batches(on_bytes=bar.advance_to))
+            with screen.progress("Reading", table.n_bytes_total or None) as advance:
+                n_rows = sum(X.shape[0] for X, *_ in table.batches(on_bytes=advance))
     named = declared.all_other_columns is None
     columns = declared.to_dict().get("columns", [])
     if named:
@@ -371,7 +371,7 @@ def schema_check(
         screen.say(f"{data.name}: {fits}")
     screen.result(
         {
-            "schema": str(schema),
+            "schema": schema,
             "target": declared.target,
             **{role: getattr(declared, role) for role in ("person", "weight")},
             "classes": list(declared.classes or ()),

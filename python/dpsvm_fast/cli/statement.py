@@ -61,14 +61,14 @@ def statement_command(screen: ui.Screen, file: Path, **options: Any) -> None:
     checks = _checks(statement)
     screen.result(
         {
-            "file": str(file),
+            "file": file,
             "sha256": document.sha256,
             "signature": document.signature,
             **{name: getattr(statement, name) for name in SHOWN},
             "text": str(statement),
             "to_check": checks,
             "certificate": statement.to_dict(),
-            "certificate_file": None if certificate is None else str(certificate),
+            "certificate_file": certificate,
         }
     )
     print_statement(screen, statement)
@@ -211,15 +211,15 @@ def verify_command(screen: ui.Screen, file: Path, **options: Any) -> int:
     statement = read_certificate(document.certificate) if result.ok or result.forbidden else None
     screen.result(
         {
-            "file": str(file),
+            "file": file,
             "sha256": document.sha256,
             "signature": document.signature,
             "holds": result.ok or bool(result.forbidden),
-            "policy": None if policy is None else str(policy),
+            "policy": policy,
             "forbidden": list(result.forbidden),
             "undecided": result.undecided,
             "problems": list(result.problems),
-            "model": None if about is None else str(about),
+            "model": about,
             "matches": list(result.matches),
             "stated_not_checked": list(result.stated),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},

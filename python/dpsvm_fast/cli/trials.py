@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import build_info
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
-from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
+from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, model_option, unfitted
 from dpsvm_fast.cli.statement import print_statement
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.validation import check_n_threads, check_random_state
@@ -86,8 +86,8 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         if seed is not None:
             about += " Seeded noise (--seed) is repeatable, so it is not private."
         screen.say(f"\n{textwrap.fill(about, WIDTH)}\n")
-        own: dict[str, Any] = {"bounds": PIXELS} if name == LINEAR else {}
-        svc = estimator_class(name)(delta=DELTA, classes=range(10), random_state=seed, **own)
+        bounds = PIXELS if name == LINEAR else None
+        svc = unfitted(name, DELTA, classes=range(10), random_state=seed, bounds=bounds)
         with screen.progress("training", None), warnings.catch_warnings():
             # Said in the heading instead, once.
             warnings.simplefilter("ignore", NotPrivateWarning)
@@ -137,8 +137,8 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
             "accuracy_not_private": ceiling,
             "accuracy_majority": majority,
             "statement": statement.to_dict(),
-            "plot": plot and str(plot),
-            "certificate": certificate and str(certificate),
+            "plot": plot,
+            "certificate": certificate,
         }
     )
 
@@ -231,16 +231,20 @@ def bench_command(screen: ui.Screen, **options: Any) -> None:
             f"--classes: got {sizes['classes']}, expected at most --samples, {sizes['samples']}"
         )
     train, test = blobs(**sizes)
-    makers = {CLASSES[name]: _private(name, n_threads, budget, sizes) for name in options["models"]}
+    shared = {"classes": range(sizes["classes"]), "n_threads": n_threads, **budget}
+    makers: dict[str, Callable[[], Any]] = {}
+    for name in options["models"]:
+        bounds = (-1.0, 1.0) if name in (LINEAR, KERNEL) else None
+        makers[CLASSES[name]] = partial(unfitted, name, bounds=bounds, **shared)
     makers |= {f"{kind.__name__} (sklearn)": kind for kind in (LinearSVC, LogisticRegression)}
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in makers}
-    with screen.progress("timing", repeats + 1) as bar:
+    with screen.progress("timing", repeats + 1) as advance:
         for run in range(repeats + 1):
             for name, make in makers.items():
                 timed = _timed(make(), train, test, n_threads)
                 # The first run warms up.
                 found[name] += [timed] if run else []
-            bar.advance_to(run + 1)
+            advance(run + 1)
     columns = {name: list(zip(*runs, strict=True)) for name, runs in found.items()}
     build = build_info()
     screen.result(
@@ -291,15 +295,6 @@ def blobs(samples: int, features: int, classes: int) -> tuple[Rows, Rows]:
     X, y = make_blobs(2 * samples, random_state=SEED, **sizes)
     X = normalize(X)
     return (X[:samples], y[:samples]), (X[samples:], y[samples:])
-
-
-def _private(
-    name: str, n_threads: int, budget: dict[str, float], sizes: dict[str, int]
-) -> Callable[[], Any]:
-    """Return a function that builds an estimator of this library."""
-    bounds = {"bounds": (-1.0, 1.0)} if name in (LINEAR, KERNEL) else {}
-    how = {"classes": range(sizes["classes"]), "n_threads": n_threads} | bounds | budget
-    return partial(estimator_class(name), **how)
 
 
 def _timed(model: Any, train: Rows, test: Rows, n_threads: int) -> tuple[float, float, float]:
@@ -382,11 +377,11 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
 def _shown(screen: ui.Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
     """Yield the reports, printing one line for each."""
     screen.say(LINE.format(*COLUMNS), style="bold")
-    with screen.progress("auditing", n_audits) as bar:
+    with screen.progress("auditing", n_audits) as advance:
         for number, (name, report) in enumerate(reports, start=1):
             ends = (f"{report.epsilon:.3f}", f"{report.certified:.3f}", report.method)
             length = (report.n_trials, f"{report.seconds:.1f}")
             line = LINE.format(name, report.adjacency, *ends, *length)
             screen.say(line + ("  REFUTED" if report.exceeds_claim else ""))
-            bar.advance_to(number)
+            advance(number)
             yield name, report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -128,17 +127,15 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
                 "dpsvm-fast tune --help)"
             )
         if name not in known:
-            raise ui.CommandError(_unknown(name, type(trainer).__name__, known))
+            # Capitals make a difference: C, c.
+            alike = {one.lower(): one for one in known}
+            near = difflib.get_close_matches(name.lower(), alike, n=1)
+            expected = f"expected one of {', '.join(known)}"
+            hint = f"did you mean {alike[near[0]]!r}?" if near else expected
+            raise ui.CommandError(
+                f"--grid: {type(trainer).__name__} has no parameter {name!r} (see --model); {hint}"
+            )
     return {prefix + name: values for name, values in given.items()}
-
-
-def _unknown(name: str, model: str, known: Sequence[str]) -> str:
-    """Return the error for an unknown name, with suggestions."""
-    # Capitals make a difference: C, c.
-    alike = {one.lower(): one for one in known}
-    near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
-    return f"--grid: {model} has no parameter {name!r} (see --model); {hint}"
 
 
 def _parsed(text: str) -> tuple[str, list[Any]]:
@@ -219,7 +216,7 @@ def evaluate_command(screen: ui.Screen, **options: Any) -> None:
     screen.say(str(found))
     screen.result(
         {
-            "model": str(options["model"]),
+            "model": options["model"],
             **{name: getattr(found.privacy_, name) for name in PROMISED},
             "budget": spending.report(screen),
             **found.to_dict(),
