@@ -122,8 +122,8 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     ledger = opened_budget(file, since=since)
     record = _summary(file, ledger)
     rule = ", adaptive" if ledger.adaptive else ""
+    screen.say(f"{file} ({ledger.adjacency}, unit {ledger.unit}{rule})", style="bold")
     screen.table(
-        f"{file} ({ledger.adjacency}, unit {ledger.unit}{rule})",
         ("", "epsilon", "delta"),
         (
             ("budget", f"{ledger.epsilon:g}", f"{ledger.delta:g}"),
@@ -133,8 +133,8 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     )
     if ledger.periods:
         screen.say("each row has one period; spent and left are for the period with the most spent")
+        screen.say("Periods", style="bold")
         screen.table(
-            "Periods",
             ("period", "spent", "left"),
             [
                 (one["period"], f"{one['spent_epsilon']:.6g}", f"{one['remaining_epsilon']:.6g}")
@@ -142,8 +142,8 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
             ],
         )
     if record["spends"]:
+        screen.say("Spends", style="bold")
         screen.table(
-            "Spends",
             ("time (UTC)", "by", "what"),
             [_described(spend) for spend in ledger.history],
             left=3,

@@ -152,7 +152,7 @@ def plan_command(screen: ui.Screen, **options: Any) -> None:
 
     title, (head, *rows), notes = described(*plans)
     screen.say(f"{title}\n", style="bold")
-    screen.table(None, head, rows)
+    screen.table(head, rows)
     for line in notes:
         screen.say(line)
     if plot is not None:

@@ -361,7 +361,7 @@ def schema_check(
     named = declared.all_other_columns is None
     columns = declared.to_dict().get("columns", [])
     if named:
-        screen.table(None, ["column", "declared", "features"], _declared(declared), left=2)
+        screen.table(["column", "declared", "features"], _declared(declared), left=2)
     classes = ", ".join(map(str, declared.classes or ())) or "not declared"
     width = f"{declared.n_features} features" if named or declared.is_positional else "columns"
     owners = "".join(f", {role} {name}" for role, name in declared.owners.items())

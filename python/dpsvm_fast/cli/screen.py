@@ -419,18 +419,12 @@ class Screen:
         _write(sys.stdout, f"{text}\n")
 
     def table(
-        self,
-        title: str | None,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        *,
-        left: int = 1,
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1
     ) -> None:
         """Print a table; not with ``--json``.
 
         Parameters
         ----------
-        title : str or None
         columns : sequence of str
         rows : sequence of sequences
             Cells as text.
@@ -440,8 +434,6 @@ class Screen:
         if self.silent:
             return
         cells = [[printable(str(cell)) for cell in row] for row in (columns, *rows)]
-        if title is not None:
-            self.say(title, style="bold")
         for line in _aligned(cells, left):
             _write(sys.stdout, f"{line}\n")
 

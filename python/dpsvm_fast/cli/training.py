@@ -385,13 +385,9 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
 
 def _resident_size() -> int:
     """Return the resident memory of this process in bytes."""
-    try:
+    with suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        import resource
-
-        return pages * resource.getpagesize()
-    except (OSError, ImportError, ValueError, IndexError):
-        pass
+        return pages * os.sysconf("SC_PAGE_SIZE")
     if sys.platform == "darwin":
         import resource
 

@@ -101,7 +101,7 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         ]
         for reference, accuracy in (("without privacy", ceiling), ("majority class", majority)):
             rows.append((reference, f"{accuracy:.3f}", _bar(accuracy)))
-        screen.table(None, ("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
+        screen.table(("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
         screen.say(
             f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
         )
@@ -264,7 +264,6 @@ def bench_command(screen: ui.Screen, **options: Any) -> None:
     built = f"dpsvm_fast {build['version']} ({build['profile']}, {build['simd']})"
     screen.say(f"{built}, {n_threads} threads\n")
     screen.table(
-        None,
         ("times in ms", "fit", "min to max", "predict", "accuracy"),
         [
             (

@@ -104,23 +104,21 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     CommandError
         No values are given, or a name is not a parameter of the model.
     """
-    given: dict[str, list[Any]] = {}
-    for text in options["param_grid"]:
-        name, values = _parsed(text)
-        if name in given:
-            raise ui.CommandError(
-                f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
-            )
-        given[name] = values
-    if not given:
-        raise ui.CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
-    for name, values in given.items():
-        if len(set(map(repr, values))) < len(values):
-            raise ui.CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
     trainer = trainer_of(estimator)
     known = sorted(set(trainer.get_params(deep=False)) - RESERVED)
     prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
-    for name in given:
+    given: dict[str, list[Any]] = {}
+    for text in options["param_grid"]:
+        name, equals, words = text.partition("=")
+        name, values = name.strip(), [_value(word.strip()) for word in words.split(",")]
+        if not equals or not name or any(value == "" for value in values):
+            raise ui.CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
+        if prefix + name in given:
+            raise ui.CommandError(
+                f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
+            )
+        if len(set(map(repr, values))) < len(values):
+            raise ui.CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
         if name in RESERVED:
             raise ui.CommandError(
                 f"--grid: {name!r} must be the same for all candidates; give it as an option (see "
@@ -135,16 +133,10 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
             raise ui.CommandError(
                 f"--grid: {type(trainer).__name__} has no parameter {name!r} (see --model); {hint}"
             )
-    return {prefix + name: values for name, values in given.items()}
-
-
-def _parsed(text: str) -> tuple[str, list[Any]]:
-    """Parse one NAME=A,B,..."""
-    name, equals, values = text.partition("=")
-    found = [_value(word.strip()) for word in values.split(",")]
-    if not equals or not name.strip() or any(value == "" for value in found):
-        raise ui.CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
-    return name.strip(), found
+        given[prefix + name] = values
+    if not given:
+        raise ui.CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
+    return given
 
 
 def _value(word: str) -> Any:

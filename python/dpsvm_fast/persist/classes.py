@@ -6,15 +6,13 @@ import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsvm_fast import preprocessing as ours
 from dpsvm_fast import validation as check
-from dpsvm_fast.certificates import read_certificate
 from dpsvm_fast.certificates.record import (
     LARGEST,
     NonNegative,
@@ -25,7 +23,6 @@ from dpsvm_fast.certificates.record import (
     exactly,
     kind_of,
 )
-from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.data.encoder import checked_schema, read_columns
 from dpsvm_fast.data.schema import OF_MODEL, TableSchema
 from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
@@ -46,8 +43,6 @@ from dpsvm_fast.persist.values import (
     shown,
 )
 from dpsvm_fast.preprocessing import squares
-from dpsvm_fast.verification import Verification, verify
-from dpsvm_fast.verification.verify import Comparison
 
 # Kinds of fitted attributes: how each is written, and what a value from a file has to be.
 
@@ -824,130 +819,3 @@ _EVERY = (
 )
 # By the word for it in a file.
 SAVED_CLASSES = {saved.name: saved for saved in _EVERY}
-
-
-# Recomputations that are remembered: workers load the same model again and again.
-REMEMBERED = 64
-
-
-def statement_from(where: str, record: object) -> Any:
-    """Read the statement of a certificate, of the kind that the model requires."""
-    if not isinstance(record, Mapping):
-        raise ModelFormatError(f"{where}: got {shown(record)}, expected a certificate")
-    try:
-        return read_certificate(record)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ModelFormatError(
-            f"{where}: not a certificate that this version reads: {error}"
-        ) from None
-
-
-def check_holds(where: str, statement: Statement) -> None:
-    """Recompute the guarantee of a certificate; if it is not private, that of its noise.
-
-    Raises
-    ------
-    ModelFormatError
-        The guarantee does not follow from the numbers of the certificate.
-    """
-    found = _verified(statement.to_json(indent=None))
-    if not found:
-        verdict = "cannot be confirmed" if found.undecided else "does not hold"
-        raise ModelFormatError(
-            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on the epsilon "
-            "and delta of this model"
-        )
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _verified(text: str) -> Verification:
-    """Return the result of ``verify``, ignoring the reasons why a statement is not private."""
-    # Whether its numbers follow from each other does not depend on who knows the seed.
-    statement: Any = read_certificate(text)
-    return verify(statement.in_private())
-
-
-def check_promise(where: str, statement: Statement, record: Mapping[str, Any]) -> None:
-    """Refuse a certificate that is not for the release saved with it."""
-    compared = Comparison()
-    compared.fit(statement, record)
-    if compared.problems:
-        raise ModelFormatError(f"{where}: {compared.problems[0]}")
-
-
-def check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
-    """Check that attributes and parameters fit each other.
-
-    The shapes of the attributes are already checked.
-    """
-    classes: Any = facts.get("classes_")
-    given = getattr(model, "classes", None)
-    if classes is not None and given is not None and not same_labels(given, classes):
-        raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
-    _check_widths(where, model, facts)
-    _check_choices(where, facts)
-    loss = facts.get("_fitted_loss")
-    if loss is None:
-        return
-    n_rivals = len(classes)
-    if "ellipsoids_" in facts:
-        # Those of one class compete with all of the others.
-        n_classes, each = facts["ellipsoids_"].shape[:2]
-        n_rivals = (n_classes - 1) * each + 1
-    if loss.n_classes != n_rivals:
-        raise ModelFormatError(f"{where}: the loss is for another number of classes")
-
-
-def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
-    """Check the lengths of public parameters with a number for each feature."""
-    n_features = facts.get("n_features_in_")
-    if n_features is None:
-        return
-    spec = getattr(model, "spec", None)
-    if spec is not None and not (
-        spec.n_features == n_features and same_labels(spec.classes, facts["classes_"])
-    ):
-        raise ModelFormatError(f"{where}: expected the features and classes of the specification")
-    bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
-    given, names = (
-        None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds),
-        facts.get("feature_names_in_"),
-    )
-    if isinstance(given, NamedBounds):
-        refused(given.in_order, names, where=f"{where}: ")
-    sides = list(given or ())
-    sides += [] if centre is None else [np.asarray(centre)]
-    if any(side.ndim == 1 and side.size != n_features for side in sides):
-        raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
-    if isinstance(model, ours.PublicSplines):
-        refused(model.functions, n_features, names, where=f"{where}: ")
-    if isinstance(model, ours.PublicImageFeatures):
-        refused(model.grids, n_features, where=f"{where}: ")
-
-
-def same_labels(given: Any, classes: NDArray[Any]) -> bool:
-    """Return whether a label set, as given by the user, is that of a model."""
-    known = public_classes(list(given))
-    kinds = {labels.dtype.kind for labels in (known, classes)}
-    same: bool = known.tolist() == classes.tolist()
-    return same and (len(kinds) == 1 or kinds <= set("iu"))
-
-
-def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
-    """Check that the choices of a fit agree with its releases."""
-    if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
-        raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
-    if "lift_" in facts:
-        own = facts["lift_"] > 0.0 and facts.get("features_") is None
-        if own is not (facts["lift_coef_"] is not None):
-            raise ModelFormatError(f"{where}: lift_ does not match lift_coef_")
-    if "kernel_" not in facts:
-        return
-    features = facts["features_"]
-    chosen = (
-        ("linear", None, None)
-        if features is None
-        else (features.kernel, features.gamma, features.n_components)
-    )
-    if chosen != tuple(facts[name] for name in ("kernel_", "gamma_", "n_components_")):
-        raise ModelFormatError(f"{where}: kernel_, gamma_ or n_components_ differs from features_")

@@ -12,10 +12,12 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
@@ -23,6 +25,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
+from dpsvm_fast import preprocessing as ours
+from dpsvm_fast.certificates import read_certificate
 from dpsvm_fast.certificates.record import exactly
 from dpsvm_fast.certificates.statement import (
     DRAFT,
@@ -31,6 +35,7 @@ from dpsvm_fast.certificates.statement import (
     certificate_schema,
 )
 from dpsvm_fast.data.encoder import leading_encoder
+from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.files import ROOM, checked_key, write_bytes
 from dpsvm_fast.persist.classes import (
@@ -38,12 +43,7 @@ from dpsvm_fast.persist.classes import (
     NOT_SAVED,
     SAVED_CLASSES,
     SavedClass,
-    check_facts,
-    check_holds,
-    check_promise,
     read_entries,
-    same_labels,
-    statement_from,
     table_schema,
     written,
 )
@@ -60,6 +60,8 @@ from dpsvm_fast.persist.values import (
     shown,
 )
 from dpsvm_fast.validation import check_integer, check_option, check_path
+from dpsvm_fast.verification import Verification, verify
+from dpsvm_fast.verification.verify import Comparison
 
 if TYPE_CHECKING:
     from dpsvm_fast.data import TableSchema
@@ -392,11 +394,10 @@ def _set_fitted(
     statement = None
     if saved.private:
         inside = f"{where}.privacy"
-        statement = statement_from(inside, record["privacy"])
-        check_promise(inside, statement, record)
+        statement = _statement_of(inside, record)
         statements.append((inside, statement))
         facts["privacy_"] = statement
-    check_facts(where, model, facts)
+    _check_facts(where, model, facts)
     if "best_estimator" in record:
         facts["best_estimator_"] = _best_from(record, where, statements, statement, facts)
     saved.refit(model, facts, where)
@@ -424,6 +425,131 @@ def _best_from(
         if own is not None and other is not None and not np.array_equal(own, other):
             raise ModelFormatError(f"{where}.best_estimator: has another {name} than the search")
     return best
+
+
+# Recomputations that are remembered: workers load the same model again and again.
+REMEMBERED = 64
+
+
+def _statement_of(where: str, record: dict[str, Any]) -> Any:
+    """Read the certificate in a record, which must be for the release saved with it."""
+    certificate = record["privacy"]
+    if not isinstance(certificate, Mapping):
+        raise ModelFormatError(f"{where}: got {shown(certificate)}, expected a certificate")
+    try:
+        statement = read_certificate(certificate)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelFormatError(
+            f"{where}: not a certificate that this version reads: {error}"
+        ) from None
+    compared = Comparison()
+    compared.fit(statement, record)
+    if compared.problems:
+        raise ModelFormatError(f"{where}: {compared.problems[0]}")
+    return statement
+
+
+def _check_holds(where: str, statement: Statement) -> None:
+    """Recompute the guarantee of a certificate; if it is not private, that of its noise.
+
+    Raises
+    ------
+    ModelFormatError
+        The guarantee does not follow from the numbers of the certificate.
+    """
+    found = _verified(statement.to_json(indent=None))
+    if not found:
+        verdict = "cannot be confirmed" if found.undecided else "does not hold"
+        raise ModelFormatError(
+            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on the epsilon "
+            "and delta of this model"
+        )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _verified(text: str) -> Verification:
+    """Return the result of ``verify``, ignoring the reasons why a statement is not private."""
+    # Whether its numbers follow from each other does not depend on who knows the seed.
+    statement: Any = read_certificate(text)
+    return verify(statement.in_private())
+
+
+def _check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Check that attributes and parameters fit each other.
+
+    The shapes of the attributes are already checked.
+    """
+    classes: Any = facts.get("classes_")
+    given = getattr(model, "classes", None)
+    if classes is not None and given is not None and not _same_labels(given, classes):
+        raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
+    _check_widths(where, model, facts)
+    _check_choices(where, facts)
+    loss = facts.get("_fitted_loss")
+    if loss is None:
+        return
+    n_rivals = len(classes)
+    if "ellipsoids_" in facts:
+        # Those of one class compete with all of the others.
+        n_classes, each = facts["ellipsoids_"].shape[:2]
+        n_rivals = (n_classes - 1) * each + 1
+    if loss.n_classes != n_rivals:
+        raise ModelFormatError(f"{where}: the loss is for another number of classes")
+
+
+def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Check the lengths of public parameters with a number for each feature."""
+    n_features = facts.get("n_features_in_")
+    if n_features is None:
+        return
+    spec = getattr(model, "spec", None)
+    if spec is not None and not (
+        spec.n_features == n_features and _same_labels(spec.classes, facts["classes_"])
+    ):
+        raise ModelFormatError(f"{where}: expected the features and classes of the specification")
+    bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
+    given, names = (
+        None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds),
+        facts.get("feature_names_in_"),
+    )
+    if isinstance(given, NamedBounds):
+        refused(given.in_order, names, where=f"{where}: ")
+    sides = list(given or ())
+    sides += [] if centre is None else [np.asarray(centre)]
+    if any(side.ndim == 1 and side.size != n_features for side in sides):
+        raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
+    if isinstance(model, ours.PublicSplines):
+        refused(model.functions, n_features, names, where=f"{where}: ")
+    if isinstance(model, ours.PublicImageFeatures):
+        refused(model.grids, n_features, where=f"{where}: ")
+
+
+def _same_labels(given: Any, classes: NDArray[Any]) -> bool:
+    """Return whether a label set, as given by the user, is that of a model."""
+    known = public_classes(list(given))
+    kinds = {labels.dtype.kind for labels in (known, classes)}
+    same: bool = known.tolist() == classes.tolist()
+    return same and (len(kinds) == 1 or kinds <= set("iu"))
+
+
+def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
+    """Check that the choices of a fit agree with its releases."""
+    if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
+        raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
+    if "lift_" in facts:
+        own = facts["lift_"] > 0.0 and facts.get("features_") is None
+        if own is not (facts["lift_coef_"] is not None):
+            raise ModelFormatError(f"{where}: lift_ does not match lift_coef_")
+    if "kernel_" not in facts:
+        return
+    features = facts["features_"]
+    chosen = (
+        ("linear", None, None)
+        if features is None
+        else (features.kernel, features.gamma, features.n_components)
+    )
+    if chosen != tuple(facts[name] for name in ("kernel_", "gamma_", "n_components_")):
+        raise ModelFormatError(f"{where}: kernel_, gamma_ or n_components_ differs from features_")
 
 
 LONGEST_VERSION = 100
@@ -791,7 +917,7 @@ def _saved_model(document: Mapping[str, Any], signature: str, *, verify: bool) -
         schema = None if described is None else table_schema(described, where="schema: ")
         _check_table(estimator, schema)
         for where, statement in statements if verify else ():
-            check_holds(where, statement)
+            _check_holds(where, statement)
     except ModelFormatError as error:
         raise ModelFormatError(f"cannot be loaded: {error}") from None
     return SavedModel(estimator, schema, VERSION, version, signature)
@@ -811,5 +937,5 @@ def _check_table(estimator: Any, schema: TableSchema | None) -> None:
     classes = getattr(estimator, "classes_", None)
     if classes is None or schema.classes is None:
         return
-    if not same_labels(schema.classes, classes):
+    if not _same_labels(schema.classes, classes):
         raise ModelFormatError("schema: the table and the model have different classes")
