@@ -26,7 +26,6 @@ from dpsvm_fast.exceptions import (
 )
 from dpsvm_fast.federated.local import (
     ROOT_TWO,
-    Records,
     checked_records,
     contributions,
     matrix_of,
@@ -416,9 +415,8 @@ def simulate(
         step = max(1, BLOCK // (plan.length + spec.max_records * spec.n_features))
         for start in range(0, len(left), step):
             block = left[start : start + step]
-            joined = Records.joined([records[i] for i in block])
-            own_sources = [sources[i] for i in block]
-            yield from contributions(spec, plan.name, joined, public, own_sources, threads)
+            rows, streams = [records[i] for i in block], [sources[i] for i in block]
+            yield from contributions(spec, plan.name, rows, public, streams, threads)
 
     for plan in spec.rounds:
         results[plan.name] = adder.sum(vectors(plan))
