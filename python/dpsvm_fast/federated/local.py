@@ -58,10 +58,9 @@ def fit_parties(
         A party's minimum was not certified.
     """
     spec: Any = training.spec
-    sizes, rows = [party.size for party in parties], [party.X for party in parties]
+    sizes = [party.size for party in parties]
     shared: dict[str, Any] = {
-        # Those of one party are not copied.
-        "X": rows[0] if len(rows) == 1 else np.concatenate(rows),
+        "X": rows_of(parties),
         "y": np.concatenate([party.codes for party in parties]),
         "offsets": np.cumsum([0, *sizes], dtype=np.int64),
         "data_norm": spec.data_norm,
@@ -190,6 +189,11 @@ class Records:
         labels = np.zeros_like(self.codes)
         records = public.records(self.X, labels, 2, n_threads, self.owners)
         return np.asarray(records.gram(n_threads))
+
+
+def rows_of(parties: Sequence[Records]) -> NDArray[Any]:
+    """Return the rows of all parties; those of a single one are not copied."""
+    return parties[0].X if len(parties) == 1 else np.concatenate([party.X for party in parties])
 
 
 def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> Records:
@@ -324,9 +328,11 @@ def _values(
                 yield vectors * (weight * signs)[:, None]
     else:
         if public is not None:
-            # Of each row by itself, to the last bit.
-            mapped = projection(spec, public).apply
-            parties = [replace(party, X=mapped(party.X, n_threads)) for party in parties]
+            # Each row by itself, to the last bit.
+            mapped = projection(spec, public).apply(rows_of(parties), n_threads)
+            ends = np.cumsum([party.codes.size for party in parties])
+            own_rows = zip(parties, np.split(mapped, ends[:-1]), strict=True)
+            parties = [replace(party, X=X) for party, X in own_rows]
         try:
             yield from _models(spec, parties, sources, n_threads)
         except CertificationError:
