@@ -73,19 +73,17 @@ def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
     words : list of str
         Words of the command, such as ["budget", "create"].
     """
-    options = {
-        max(param.opts, key=len).lstrip("-"): param
-        for param in command.params
-        if isinstance(param, click.Option)
-    }
+    prefix = "_".join(("DPSVM_FAST", *words, "")).upper().replace("-", "_")
+    options, variables = {}, {}
+    for param in command.params:
+        if isinstance(param, click.Option):
+            name = max(param.opts, key=len).lstrip("-")
+            options[name] = param
+            variables[prefix + name.upper().replace("-", "_")] = name
     found = _project(words, options)
-    prefix, *variables = (
-        "_".join(("DPSVM_FAST", *words, name)).upper().replace("-", "_") for name in ("", *options)
-    )
-    named = dict(zip(variables, options, strict=True))
-    for variable in os.environ:
-        if variable in named:
-            found[named[variable]] = os.environ[variable]
+    for variable, value in os.environ.items():
+        if variable in variables:
+            found[variables[variable]] = value
         elif variable.startswith(prefix):
             # A typing error must not disable a setting.
             near = difflib.get_close_matches(variable, variables, n=1)

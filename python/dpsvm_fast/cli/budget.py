@@ -217,11 +217,8 @@ def opened_budget(
             f"{path}: no permission to read this budget; ask its owner for access"
         )
     # The database keeps a journal next to the file while it is changed.
-    if (
-        path.is_file()
-        and to_spend
-        and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
-    ):
+    changed = (path, path.absolute().parent) if to_spend and path.is_file() else ()
+    if not all(os.access(place, os.W_OK) for place in changed):
         raise ui.CommandError(
             f"{path}: no permission to write this budget or its folder, where every spend is "
             "recorded before training; ask its owner for access"

@@ -60,20 +60,16 @@ class Draft:
         mask = os.umask(0o077)
         os.umask(mask)
         self.draft.chmod(0o666 & ~mask)
-        if not self._force and self._linked():
-            return
+        if not self._force:
+            try:
+                # A link never replaces a file.
+                os.link(self.draft, self.path)
+                return
+            except (OSError, NotImplementedError):
+                if os.path.lexists(self.path):
+                    reason = os.strerror(errno.EEXIST)
+                    raise FileExistsError(errno.EEXIST, reason, str(self.path)) from None
         self.draft.replace(self.path)
-
-    def _linked(self) -> bool:
-        """Link the draft to its name, replacing no file; return False where links are missing."""
-        try:
-            os.link(self.draft, self.path)
-        except (OSError, NotImplementedError):
-            if os.path.lexists(self.path):
-                reason = os.strerror(errno.EEXIST)
-                raise FileExistsError(errno.EEXIST, reason, str(self.path)) from None
-            return False
-        return True
 
 
 @contextmanager
@@ -100,8 +96,13 @@ def reserved(
     if len({path.absolute() for path in wanted}) < len(wanted):
         raise CommandError(f"{wanted[0]}: names two outputs; give them different names")
     for path in wanted:
-        if any(_same(path, read) for read in inputs if read is not None):
-            raise CommandError(f"{path}: is an input of this command; give the output another name")
+        for read in inputs:
+            # A file that is not there is no input.
+            with suppress(OSError):
+                if read is not None and path.samefile(read):
+                    raise CommandError(
+                        f"{path}: is an input of this command; give the output another name"
+                    )
     drafts: list[Draft] = []
     try:
         for path in wanted:
@@ -111,14 +112,6 @@ def reserved(
         for draft in drafts:
             with suppress(OSError):
                 draft.draft.unlink()
-
-
-def _same(path: Path, other: Path) -> bool:
-    """Return whether both names refer to one existing file."""
-    try:
-        return path.samefile(other)
-    except OSError:
-        return False
 
 
 def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001

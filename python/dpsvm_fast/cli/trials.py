@@ -7,7 +7,7 @@ import statistics
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -322,8 +322,6 @@ COLUMNS = ("mechanism", "relation", "claim", "certified", "method", "trials", "s
 # A line of the table: it is shown as soon as an audit is done.
 LINE = "{:<30} {:<12} {:>7} {:>9}  {:<15} {:>8} {:>7}"
 
-Found = tuple[str, "AuditReport"]
-
 
 @click.command("audit", epilog=ui.example("dpsvm-fast audit --mechanism output --seconds 2"))
 @ui.option("--seconds", ui.Real(0.0), "Time per audit.", default=10.0)
@@ -357,7 +355,16 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
     how: dict[str, Any] = {"n_trials": trials} if trials else {"seconds": options["seconds"]}
     how["n_threads"] = options["threads"]
     n_audits = sum(len(row.relations) for row in rows.values()) * len(epsilons)
-    found = list(_shown(screen, audited(rows, epsilons, **how), n_audits))
+    found: list[tuple[str, AuditReport]] = []
+    screen.say(LINE.format(*COLUMNS), style="bold")
+    with screen.progress("auditing", n_audits) as advance:
+        for name, report in audited(rows, epsilons, **how):
+            found.append((name, report))
+            ends = (f"{report.epsilon:.3f}", f"{report.certified:.3f}", report.method)
+            length = (report.n_trials, f"{report.seconds:.1f}")
+            line = LINE.format(name, report.adjacency, *ends, *length)
+            screen.say(line + ("  REFUTED" if report.exceeds_claim else ""))
+            advance(len(found))
     refuted = list(dict.fromkeys(name for name, report in found if report.exceeds_claim))
     records = [report.to_dict() | {"mechanism": name} for name, report in found]
     screen.result({"audits": records, "refuted": refuted})
@@ -371,16 +378,3 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
         "do."
     )
     return ui.DONE
-
-
-def _shown(screen: ui.Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
-    """Yield the reports, printing one line for each."""
-    screen.say(LINE.format(*COLUMNS), style="bold")
-    with screen.progress("auditing", n_audits) as advance:
-        for number, (name, report) in enumerate(reports, start=1):
-            ends = (f"{report.epsilon:.3f}", f"{report.certified:.3f}", report.method)
-            length = (report.n_trials, f"{report.seconds:.1f}")
-            line = LINE.format(name, report.adjacency, *ends, *length)
-            screen.say(line + ("  REFUTED" if report.exceeds_claim else ""))
-            advance(number)
-            yield name, report
