@@ -188,8 +188,8 @@ class Document:
     Parameters
     ----------
     path : Path
-    certificate : str
-        JSON text, not checked yet.
+    record : object
+        Certificate as plain values, not checked yet.
     text : str
         Text for ``verify``, with the model's digest if there is one.
     is_model : bool
@@ -203,17 +203,12 @@ class Document:
     """
 
     path: Path
-    certificate: str
+    record: Any
     text: str
     is_model: bool
     sha256: str
     signature: str | None = None
     key: bytes | None = None
-
-    @property
-    def record(self) -> Any:
-        """Certificate as plain values."""
-        return json.loads(self.certificate)
 
 
 def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
@@ -260,18 +255,19 @@ def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
         saved = opened_model(path, key, room)
         from dpsvm_fast.persist.model import statement_of
 
-        text = statement_of(saved.estimator).to_json()
-        return Document(path, text, text, is_model=True, sha256=digest, signature=saved.signature)
+        own = statement_of(saved.estimator)
+        how: dict[str, Any] = {"sha256": digest, "signature": saved.signature}
+        return Document(path, own.to_dict(), own.to_json(), is_model=True, **how)
     if isinstance(record, dict) and record.get("format") == BOUND:
         from dpsvm_fast.persist.values import CHECKED, NOT_CHECKED, UNSIGNED
 
         signed = record.get("hmac_sha256") is not None
         state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
         facts: dict[str, Any] = {"sha256": digest, "signature": state, "key": checked_key(key)}
-        return Document(path, json.dumps(record.get("certificate")), text, is_model=False, **facts)
+        return Document(path, record.get("certificate"), text, is_model=False, **facts)
     if key is not None:
         raise CommandError(f"--key: got a key, but {path} is not a signed model")
-    return Document(path, text, text, is_model=False, sha256=digest)
+    return Document(path, record, text, is_model=False, sha256=digest)
 
 
 def opened_model(path: Path, key: Path | None, room: int, *, quiet: bool = False) -> SavedModel:

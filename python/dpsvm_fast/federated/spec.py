@@ -483,7 +483,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
             raise InvalidParameterError.of(
                 "n_components", got=self.n_components, accepted="at most the number of features"
             )
-        if self.unit == "party" and (self.local == "objective" or not self._sums_gram):
+        if self.unit == "party" and (self.local == "objective" or self.aggregation != "gram"):
             raise InvalidParameterError.of(
                 "unit",
                 got=self.unit,
@@ -509,11 +509,6 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         return self.n_components
 
     @property
-    def _sums_gram(self) -> bool:
-        """Whether round 1 is a sum with one common noise."""
-        return self.aggregation == "gram"
-
-    @property
     def _first_size(self) -> int:
         """Number of values in a vector of round 1."""
         d = self.n_features
@@ -522,7 +517,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
     @cached_property
     def delta_of_noise(self) -> float:
         """Delta left by the distances of the noisy sums."""
-        sums = self._sums_gram + (self.training is not None)
+        sums = (self.aggregation == "gram") + (self.training is not None)
         return plans.delta_left(self.epsilon, self.delta, sums) if sums else self.delta
 
     def mu_of(self, share: float) -> float:
@@ -550,7 +545,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
     @cached_property
     def components(self) -> NoisyComponents | None:  # type: ignore[override]
         """Plan of a single party's noisy matrix, if any."""
-        if self._sums_gram:
+        if self.aggregation == "gram":
             return None
         return NoisyComponents(
             n_features=self.n_features,

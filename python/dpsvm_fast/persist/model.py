@@ -507,15 +507,16 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
         spec.n_features == n_features and _same_labels(spec.classes, facts["classes_"])
     ):
         raise ModelFormatError(f"{where}: expected the features and classes of the specification")
-    bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
-    given, names = (
-        None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds),
-        facts.get("feature_names_in_"),
-    )
-    if isinstance(given, NamedBounds):
-        refused(given.in_order, names, where=f"{where}: ")
-    sides = list(given or ())
-    sides += [] if centre is None else [np.asarray(centre)]
+    names = facts.get("feature_names_in_")
+    sides: list[NDArray[Any]] = []
+    bounds, centre = vars(model).get("bounds"), vars(model).get("centre")
+    if bounds is not None and not isinstance(bounds, str):
+        given = checked_bounds(bounds)
+        if isinstance(given, NamedBounds):
+            refused(given.in_order, names, where=f"{where}: ")
+        sides += given
+    if centre is not None:
+        sides.append(np.asarray(centre))
     if any(side.ndim == 1 and side.size != n_features for side in sides):
         raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
     if isinstance(model, ours.PublicSplines):
