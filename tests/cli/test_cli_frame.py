@@ -227,7 +227,8 @@ class TestScreen:
     def test_a_pipe_gets_aligned_text_of_any_width(self, cli: Cli) -> None:
         screen = Screen(json=False)
         name = "x" * 300
-        screen.table("Title", ["name", "first", "second"], [[name, 1, 22], ["b", 333, 4]])
+        screen.say("Title", style="bold")
+        screen.table(["name", "first", "second"], [[name, 1, 22], ["b", 333, 4]])
         screen.say("done", style="bold green")
         lines = cli.read().out.splitlines()
         assert lines[0] == "Title"
@@ -238,10 +239,10 @@ class TestScreen:
     def test_json_is_one_strict_object_and_nothing_else(self, cli: Cli) -> None:
         screen = Screen(json=True)
         screen.say("text")
-        screen.table(None, ["a"], [["b"]])
+        screen.table(["a"], [["b"]])
         note("a remark")
-        with screen.progress("working", 3) as bar:
-            bar.advance_to(3)
+        with screen.progress("working", 3) as advance:
+            advance(3)
         screen.result(
             {
                 "nan": math_nan(),
@@ -249,6 +250,7 @@ class TestScreen:
                 "whole": np.int64(3),
                 "text": "\x1b",
                 "several": (1, None),
+                "file": Path("model.json"),
             }
         )
         shown = cli.read()
@@ -258,6 +260,7 @@ class TestScreen:
             "whole": 3,
             "text": "\x1b",
             "several": [1, None],
+            "file": "model.json",
         }
         assert shown.out[:-1].replace("\n", "").isprintable()
         assert shown.err == "dpsvm-fast: a remark\n"
@@ -297,13 +300,13 @@ class TestScreen:
 
     def test_a_bar_is_for_terminals(self, terminal: Callable[..., Terminal], cli: Cli) -> None:
         screen = Screen(json=False)
-        with screen.progress("training", None) as bar:
-            bar.advance_to(1)
+        with screen.progress("training", None) as advance:
+            advance(1)
         assert not cli.read().err
         stream = terminal(stream="stderr")
-        with screen.progress("training", None) as bar:
-            bar.advance_to(1)
-            bar.advance_to(2, 4)
+        with screen.progress("training", None) as advance:
+            advance(1)
+            advance(2, 4)
             # What is printed meanwhile is not swallowed by the bar.
             sys.stdout.write("meanwhile\n")
         assert "training" in stream.getvalue()

@@ -49,7 +49,7 @@ def party(unit: str, value: float) -> Records:
 
 def sums(flipped: float, honest: int, unit: str = "row") -> NDArray[np.float64]:
     """N sums over some honest parties: what is left when colluders take out what is theirs."""
-    records = Records.joined([party(unit, flipped)] + [party(unit, 1.0)] * (honest - 1))
+    records = [party(unit, flipped)] + [party(unit, 1.0)] * (honest - 1)
     found = []
     for _ in range(N):
         sources = party_sources(honest, None)

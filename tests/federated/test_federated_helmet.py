@@ -9,7 +9,7 @@ import pytest
 
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.federated import FederatedSpec, SumResult, finalize, local_update, simulate
-from dpsvm_fast.federated.local import Records, checked_records, contributions
+from dpsvm_fast.federated.local import checked_records, contributions
 from dpsvm_fast.federated.plans import LocalTraining
 from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, Party, digits_of, helmet
@@ -34,7 +34,7 @@ LOCALS: dict[str, dict[str, Any]] = {
 
 def sums(spec: FederatedSpec, parties: list[Any]) -> SumResult:
     """The sum without noise."""
-    records = Records.joined([checked_records(X, y, spec, *ids) for X, y, *ids in parties])
+    records = [checked_records(X, y, spec, *ids) for X, y, *ids in parties]
     sources = cast("list[_core.NoiseSource]", [NoNoise() for _ in parties])
     vectors = list(contributions(spec, "model", records, None, sources, 1))
     return SumResult(np.sum(vectors, axis=0), len(vectors))

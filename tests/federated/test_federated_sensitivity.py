@@ -17,7 +17,7 @@ from dpsvm_fast import PrivacyLedger, _core
 from dpsvm_fast.certificates import ObjectiveEvent
 from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, PartyRefusedError
 from dpsvm_fast.federated import FederatedSpec, local_update, simulate
-from dpsvm_fast.federated.local import Records, checked_records, contributions
+from dpsvm_fast.federated.local import checked_records, contributions
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, helmet, reduction
@@ -53,7 +53,7 @@ def plan_of(local: str, unit: str, weighting: str, **settings: Any) -> Federated
 
 def summed(spec: FederatedSpec, parties: list[Party], name: str) -> NDArray[np.float64]:
     """The sum in steps of the grid, without noise."""
-    records = Records.joined([checked_records(X, y, spec, *ids) for X, y, *ids in parties])
+    records = [checked_records(X, y, spec, *ids) for X, y, *ids in parties]
     sources = cast("list[_core.NoiseSource]", [NoNoise() for _ in parties])
     vectors = list(contributions(spec, name, records, None, sources, 1))
     return np.asarray(np.sum(vectors, axis=0)[:-2], dtype=np.float64)
@@ -227,7 +227,7 @@ def test_a_person_at_two_parties_counts_twice(local: str) -> None:
 def test_persons_are_needed_exactly_where_they_are_protected() -> None:
     X, y, ids = owned(1, 2, 5, turned=False)[2]
     spec = plan_of("exact", "person", "records", max_records=100)
-    assert checked_records(X, y, spec, ids).sizes == [20]
+    assert checked_records(X, y, spec, ids).size == 20
     for others in (ids[1:], np.where(ids == 1, np.nan, ids), [(i,) for i in ids], ids + 0.5):
         with pytest.raises(PartyRefusedError, match="groups: expected the id of a person"):
             checked_records(X, y, spec, others)
@@ -353,11 +353,9 @@ def test_a_party_s_own_matrix_is_moved_by_a_person_as_by_a_row(data_norm: float)
         for unlike in (False, True):
             X, y, ids = visits(seed, unlike)[2]
             pair.append(checked_records(X, y, spec, ids))
-        sums = [records.moments(0, data_norm, 1) for records in pair]
+        sums = [records.moments(data_norm, 1) for records in pair]
         found.append(np.linalg.norm(sums[0] - sums[1]))
-        rows = [
-            dataclasses.replace(records, owners=()).moments(0, data_norm, 1) for records in pair
-        ]
+        rows = [dataclasses.replace(records, owners=None).moments(data_norm, 1) for records in pair]
         control.append(np.linalg.norm(rows[0] - rows[1]))
     assert 0.5 < max(found) <= np.sqrt(2.0) + 8 * (2.0**-40 + 2.0**-53)
     assert max(control) > 2.0
@@ -387,12 +385,12 @@ def test_a_person_moves_the_minimiser_of_a_noisy_objective_as_a_row_may(
         for X, y, ids in pair:
             records = checked_records(X, y, spec, ids)
             if not persons:
-                records = dataclasses.replace(records, owners=())
+                records = dataclasses.replace(records, owners=None)
             sources = [_core.NoiseSource(1)]
-            (vector,) = contributions(spec, "model", records, components, sources, 1)
+            (vector,) = contributions(spec, "model", [records], components, sources, 1)
             models.append(vector[:-2] / vector[-2] * spec.round("model").codec.step)
         # All parties have one lambda a record, so a small party shows the most.
-        n = checked_records(*pair[0][:2], spec, pair[0][2]).sizes[0]
+        n = checked_records(*pair[0][:2], spec, pair[0][2]).size
         allowed = 2.0 * mechanism.loss.lipschitz * mechanism.row_norm
         return (
             float(np.linalg.norm(models[0] - models[1])) * objective.sum_regularization(n) / allowed

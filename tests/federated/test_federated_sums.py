@@ -16,7 +16,7 @@ from scipy import stats
 from dpsvm_fast import _core
 from dpsvm_fast.federated import local_update, simulate
 from dpsvm_fast.federated.classifier import party_sources
-from dpsvm_fast.federated.local import Records, checked_records, contributions
+from dpsvm_fast.federated.local import checked_records, contributions
 from oracles.parties import helmet
 
 FALSE_ALARM = 1e-6
@@ -73,7 +73,7 @@ def test_the_noise_of_the_honest_is_what_the_statement_says() -> None:
 
 
 def vectors(sources: Sequence[_core.NoiseSource]) -> list[NDArray[np.float64]]:
-    records = Records.joined([checked_records(*NOTHING, SPEC)] * len(sources))
+    records = [checked_records(*NOTHING, SPEC)] * len(sources)
     made = contributions(SPEC, "model", records, None, list(sources), 1)
     return [np.asarray(vector[:-2], dtype=np.float64) for vector in made]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 __all__ = ["main"]
 
@@ -37,12 +38,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
     sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
     try:
-        from dpsvm_fast.cli.app import PROGRAM, app
+        from dpsvm_fast.cli.app import run
         from dpsvm_fast.cli.screen import guarded
 
-        return guarded(
-            lambda: app.main(words, prog_name=PROGRAM, standalone_mode=False), as_json=as_json
-        )
+        return guarded(partial(run, words), as_json=as_json)
     except KeyboardInterrupt:
         # While modules are imported, where no command could say anything.
         return _reported("interrupted", INTERRUPTED, as_json=as_json)

@@ -9,54 +9,45 @@ from __future__ import annotations
 import difflib
 import importlib
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
 import click
 
 from dpsvm_fast._core import build_info
-from dpsvm_fast.cli.screen import CommandError, Interrupted, OutputClosed
+from dpsvm_fast.cli.screen import CommandError
 
 PROGRAM = "dpsvm-fast"
+# Set by the shell that completes a command line.
+COMPLETION = "_DPSVM_FAST_COMPLETE"
 
-
-# What each command does, in the order in which the data owner works.
+# The module of each command and what it does, in the order in which the data owner works.
 COMMANDS = {
-    "Try it": {"demo": "train on real digits at five values of epsilon"},
+    "Try it": {"demo": ("trials", "train on real digits at five values of epsilon")},
     "Before any data are read": {
-        "plan": "show the noise to expect for a budget",
-        "schema": "check a schema, and that a file fits it",
-        "budget": "create a budget file, or show what is spent",
+        "plan": ("plan", "show the noise to expect for a budget"),
+        "schema": ("predict", "check a schema, and that a file fits it"),
+        "budget": ("budget", "create a budget file, or show what is spent"),
     },
     "Train": {
-        "fit": "train a private model on the rows of a file",
-        "tune": "choose parameters and train within one budget",
+        "fit": ("training", "train a private model on the rows of a file"),
+        "tune": ("tune", "choose parameters and train within one budget"),
     },
     "Use a model": {
-        "predict": "label the rows of a file",
-        "evaluate": "measure a model on private rows",
-        "export": "write a model as an ONNX graph",
+        "predict": ("predict", "label the rows of a file"),
+        "evaluate": ("tune", "measure a model on private rows"),
+        "export": ("predict", "write a model as an ONNX graph"),
     },
     "Statements and checks": {
-        "statement": "print the privacy statement of a model",
-        "verify": "recompute epsilon and delta of a certificate or model",
-        "audit": "try to refute the claims of all mechanisms",
+        "statement": ("statement", "print the privacy statement of a model"),
+        "verify": ("statement", "recompute epsilon and delta of a certificate or model"),
+        "audit": ("trials", "try to refute the claims of all mechanisms"),
     },
-    "Speed": {"bench": "time private fits against scikit-learn"},
+    "Speed": {"bench": ("trials", "time private fits against scikit-learn")},
 }
-NAMES = tuple(name for part in COMMANDS.values() for name in part)
-
-# Modules of commands that share one.
-HOMES = {
-    "fit": "training",
-    "evaluate": "tune",
-    **dict.fromkeys(("demo", "bench", "audit"), "trials"),
-    "verify": "statement",
-    "schema": "predict",
-    "export": "predict",
-}
+MODULES = {name: module for part in COMMANDS.values() for name, (module, _) in part.items()}
+NAMES = tuple(MODULES)
 
 
 class Context(click.Context):
@@ -82,19 +73,17 @@ def defaults(command: click.Command, words: list[str]) -> dict[str, Any]:
     words : list of str
         Words of the command, such as ["budget", "create"].
     """
-    options = {
-        max(param.opts, key=len).lstrip("-"): param
-        for param in command.params
-        if isinstance(param, click.Option)
-    }
+    prefix = "_".join(("DPSVM_FAST", *words, "")).upper().replace("-", "_")
+    options, variables = {}, {}
+    for param in command.params:
+        if isinstance(param, click.Option):
+            name = max(param.opts, key=len).lstrip("-")
+            options[name] = param
+            variables[prefix + name.upper().replace("-", "_")] = name
     found = _project(words, options)
-    prefix, *variables = (
-        "_".join(("DPSVM_FAST", *words, name)).upper().replace("-", "_") for name in ("", *options)
-    )
-    named = dict(zip(variables, options, strict=True))
-    for variable in os.environ:
-        if variable in named:
-            found[named[variable]] = os.environ[variable]
+    for variable, value in os.environ.items():
+        if variable in variables:
+            found[variables[variable]] = value
         elif variable.startswith(prefix):
             # A typing error must not disable a setting.
             near = difflib.get_close_matches(variable, variables, n=1)
@@ -191,39 +180,16 @@ class App(Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        if cmd_name not in NAMES:
-            return None
-        module = importlib.import_module(f"dpsvm_fast.cli.{HOMES.get(cmd_name, cmd_name)}")
-        command: click.Command = getattr(module, f"{cmd_name}_command")
-        command.context_class = Context
-        return command
+        if cmd_name in MODULES and cmd_name not in self.commands:
+            module = importlib.import_module(f"dpsvm_fast.cli.{MODULES[cmd_name]}")
+            self.add_command(getattr(module, f"{cmd_name}_command"))
+        return super().get_command(ctx, cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands section by section, without importing them."""
         for part, commands in COMMANDS.items():
             with formatter.section(part):
-                formatter.write_dl(list(commands.items()), col_max=12)
-
-    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        """Parse the command line; --help is printed at this point."""
-        with _typed_interrupts():
-            return super().make_context(*arguments, **settings)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run a command."""
-        with _typed_interrupts():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _typed_interrupts() -> Iterator[None]:
-    """Handle interrupts and a closed output before click ends the program."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted from None
-    except BrokenPipeError:
-        raise OutputClosed from None
+                formatter.write_dl([(name, does) for name, (_, does) in commands.items()], 12)
 
 
 @click.group(
@@ -240,3 +206,18 @@ def _typed_interrupts() -> Iterator[None]:
 )
 def app() -> None:
     """Differentially private support vector machines."""
+
+
+def run(words: list[str]) -> int | None:
+    """Run a command, or answer a shell that completes one; return the exit code."""
+    asked = os.environ.get(COMPLETION)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(app, {}, PROGRAM, COMPLETION, asked)
+    try:
+        with app.make_context(PROGRAM, words) as context:
+            code: int | None = app.invoke(context)
+            return code
+    except click.exceptions.Exit as after_help:
+        return after_help.exit_code

@@ -122,8 +122,8 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     ledger = opened_budget(file, since=since)
     record = _summary(file, ledger)
     rule = ", adaptive" if ledger.adaptive else ""
+    screen.say(f"{file} ({ledger.adjacency}, unit {ledger.unit}{rule})", style="bold")
     screen.table(
-        f"{file} ({ledger.adjacency}, unit {ledger.unit}{rule})",
         ("", "epsilon", "delta"),
         (
             ("budget", f"{ledger.epsilon:g}", f"{ledger.delta:g}"),
@@ -133,8 +133,8 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     )
     if ledger.periods:
         screen.say("each row has one period; spent and left are for the period with the most spent")
+        screen.say("Periods", style="bold")
         screen.table(
-            "Periods",
             ("period", "spent", "left"),
             [
                 (one["period"], f"{one['spent_epsilon']:.6g}", f"{one['remaining_epsilon']:.6g}")
@@ -142,10 +142,10 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
             ],
         )
     if record["spends"]:
+        screen.say("Spends", style="bold")
         screen.table(
-            "Spends",
             ("time (UTC)", "by", "what"),
-            [(str(spend).split("  ")[0], spend.label, _what(spend)) for spend in ledger.history],
+            [_described(spend) for spend in ledger.history],
             left=3,
         )
     screen.say(f"mark {record['mark']}")
@@ -154,9 +154,10 @@ def show(screen: ui.Screen, file: Path, since: str | None) -> None:
     screen.result(record)
 
 
-def _what(spend: Any) -> str:
-    """Describe the event of a spend in one line."""
-    return str(spend).split("  ", 1)[1].removesuffix(spend.label).strip()
+def _described(spend: Any) -> tuple[str, str, str]:
+    """Return the time, the label and the event of a spend."""
+    time, rest = str(spend).split("  ", 1)
+    return time, spend.label, rest.removesuffix(spend.label).strip()
 
 
 def _declared(ledger: PrivacyLedger) -> dict[str, Any]:
@@ -168,7 +169,7 @@ def _declared(ledger: PrivacyLedger) -> dict[str, Any]:
 def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
     """Return the contents of a ledger for ``--json``."""
     return {
-        "file": str(file),
+        "file": file,
         **_declared(ledger),
         "spent_epsilon": ledger.total()[0],
         "remaining_epsilon": ledger.remaining(),
@@ -178,7 +179,7 @@ def _summary(file: Path, ledger: PrivacyLedger) -> dict[str, Any]:
         ],
         "spends": [spend.to_dict() for spend in ledger.history],
         "mark": ledger.mark(),
-        "anchor": None if ledger.anchor is None else str(ledger.anchor),
+        "anchor": ledger.anchor,
     }
 
 
@@ -216,11 +217,8 @@ def opened_budget(
             f"{path}: no permission to read this budget; ask its owner for access"
         )
     # The database keeps a journal next to the file while it is changed.
-    if (
-        path.is_file()
-        and to_spend
-        and not (os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK))
-    ):
+    changed = (path, path.absolute().parent) if to_spend and path.is_file() else ()
+    if not all(os.access(place, os.W_OK) for place in changed):
         raise ui.CommandError(
             f"{path}: no permission to write this budget or its folder, where every spend is "
             "recorded before training; ask its owner for access"

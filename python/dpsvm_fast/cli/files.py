@@ -56,21 +56,20 @@ class Draft:
         """
         with open(self.draft, "rb") as written:
             os.fsync(written.fileno())
-        self.draft.chmod(0o666 & ~_umask())
-        if not self._force and self._linked():
-            return
+        # The permissions of any new file.
+        mask = os.umask(0o077)
+        os.umask(mask)
+        self.draft.chmod(0o666 & ~mask)
+        if not self._force:
+            try:
+                # A link never replaces a file.
+                os.link(self.draft, self.path)
+                return
+            except (OSError, NotImplementedError):
+                if os.path.lexists(self.path):
+                    reason = os.strerror(errno.EEXIST)
+                    raise FileExistsError(errno.EEXIST, reason, str(self.path)) from None
         self.draft.replace(self.path)
-
-    def _linked(self) -> bool:
-        """Link the draft to its name, replacing no file; return False where links are missing."""
-        try:
-            os.link(self.draft, self.path)
-        except (OSError, NotImplementedError):
-            if os.path.lexists(self.path):
-                reason = os.strerror(errno.EEXIST)
-                raise FileExistsError(errno.EEXIST, reason, str(self.path)) from None
-            return False
-        return True
 
 
 @contextmanager
@@ -97,8 +96,13 @@ def reserved(
     if len({path.absolute() for path in wanted}) < len(wanted):
         raise CommandError(f"{wanted[0]}: names two outputs; give them different names")
     for path in wanted:
-        if any(_same(path, read) for read in inputs if read is not None):
-            raise CommandError(f"{path}: is an input of this command; give the output another name")
+        for read in inputs:
+            # A file that is not there is no input.
+            with suppress(OSError):
+                if read is not None and path.samefile(read):
+                    raise CommandError(
+                        f"{path}: is an input of this command; give the output another name"
+                    )
     drafts: list[Draft] = []
     try:
         for path in wanted:
@@ -108,14 +112,6 @@ def reserved(
         for draft in drafts:
             with suppress(OSError):
                 draft.draft.unlink()
-
-
-def _same(path: Path, other: Path) -> bool:
-    """Return whether both names refer to one existing file."""
-    try:
-        return path.samefile(other)
-    except OSError:
-        return False
 
 
 def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
@@ -135,13 +131,6 @@ def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
         raise type(error)(error.errno, error.strerror, str(path)) from None
     os.close(handle)
     return Draft(path, Path(name), force=force)
-
-
-def _umask() -> int:
-    """Return the umask: permissions that new files of this process do not get."""
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask
 
 
 # Figures that a command writes; nothing opens a window.
@@ -199,8 +188,8 @@ class Document:
     Parameters
     ----------
     path : Path
-    certificate : str
-        JSON text, not checked yet.
+    record : object
+        Certificate as plain values, not checked yet.
     text : str
         Text for ``verify``, with the model's digest if there is one.
     is_model : bool
@@ -214,17 +203,12 @@ class Document:
     """
 
     path: Path
-    certificate: str
+    record: Any
     text: str
     is_model: bool
     sha256: str
     signature: str | None = None
     key: bytes | None = None
-
-    @property
-    def record(self) -> Any:
-        """Certificate as plain values."""
-        return json.loads(self.certificate)
 
 
 def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
@@ -271,18 +255,19 @@ def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
         saved = opened_model(path, key, room)
         from dpsvm_fast.persist.model import statement_of
 
-        text = statement_of(saved.estimator).to_json()
-        return Document(path, text, text, is_model=True, sha256=digest, signature=saved.signature)
+        own = statement_of(saved.estimator)
+        how: dict[str, Any] = {"sha256": digest, "signature": saved.signature}
+        return Document(path, own.to_dict(), own.to_json(), is_model=True, **how)
     if isinstance(record, dict) and record.get("format") == BOUND:
         from dpsvm_fast.persist.values import CHECKED, NOT_CHECKED, UNSIGNED
 
         signed = record.get("hmac_sha256") is not None
         state = (NOT_CHECKED if key is None else CHECKED) if signed else UNSIGNED
         facts: dict[str, Any] = {"sha256": digest, "signature": state, "key": checked_key(key)}
-        return Document(path, json.dumps(record.get("certificate")), text, is_model=False, **facts)
+        return Document(path, record.get("certificate"), text, is_model=False, **facts)
     if key is not None:
         raise CommandError(f"--key: got a key, but {path} is not a signed model")
-    return Document(path, text, text, is_model=False, sha256=digest)
+    return Document(path, record, text, is_model=False, sha256=digest)
 
 
 def opened_model(path: Path, key: Path | None, room: int, *, quiet: bool = False) -> SavedModel:

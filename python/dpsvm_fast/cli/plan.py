@@ -32,11 +32,37 @@ CLASSES = {
 PLANNED = (LINEAR, KERNEL, "objective", "output")
 
 
-def estimator_class(model: str) -> Any:
-    """Import the class of a model."""
+# What to do where a model does not have a setting.
+ADVICE = {
+    "mechanism": "leave it out, or use --model linear or kernel",
+    "kernel": "take --model kernel",
+    "class_weight": "take --model linear",
+    "max_weight": "take --model linear",
+    "C": "leave it out: the model chooses it",
+    "data_norm": "leave it out: the model chooses it",
+}
+
+
+def unfitted(model: str, delta: float, **settings: Any) -> Any:
+    """Build an estimator from the settings that are not None.
+
+    Raises
+    ------
+    CommandError
+        The model does not have a setting.
+    """
     from dpsvm_fast import estimators
 
-    return getattr(estimators, CLASSES[model])
+    kind = getattr(estimators, CLASSES[model])
+    known = kind().get_params(deep=False)
+    given = {name: value for name, value in settings.items() if value is not None}
+    for name in given:
+        if name not in known:
+            option = name.replace("_", "-")
+            raise ui.CommandError(f"--{option}: does not apply to --model {model}; {ADVICE[name]}")
+    if delta == 0.0 and model not in (LINEAR, KERNEL, "gradient"):
+        given["noise"] = "gamma"
+    return kind(delta=delta, **given)
 
 
 def model_option(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -93,13 +119,7 @@ KERNELS = ("auto", "rbf", "laplacian", "linear")
 )
 @ui.adjacency_option(default=ui.ADJACENCIES[0])
 @ui.option("--C", "C", ui.Real(0.0), "Factor of the losses.  [default: automatic]")
-@ui.option(
-    "--data-norm",
-    ui.Real(0.0),
-    "Bound on the L2 norm of the rows.",
-    default=1.0,
-    show_default=False,
-)
+@ui.option("--data-norm", ui.Real(0.0), "Bound on the L2 norm of the rows.")
 @ui.option("--plot", ui.FILE, f"Draw the plan ({', '.join(PLOT_SUFFIXES)}).")
 @ui.pass_screen
 def plan_command(screen: ui.Screen, **options: Any) -> None:
@@ -112,7 +132,10 @@ def plan_command(screen: ui.Screen, **options: Any) -> None:
     for name, number in declared.items():
         options[name] = _one_size(name, options, number)
     options["unit"] = options["unit"] or ui.UNITS[owned]
-    _check_settings(options)
+    if options["model"] is None:
+        options["model"] = LINEAR if options["kernel"] is None else KERNEL
+    if options["model"] == KERNEL and options["data_norm"] is not None:
+        raise ui.CommandError("--data-norm: leave it out: --model kernel chooses it")
     checked_plot("--plot", plot)
     epsilons = dict.fromkeys(each for several in options["epsilon"] for each in several)
     with reserved(plot, force=True) as drafts:
@@ -124,12 +147,12 @@ def plan_command(screen: ui.Screen, **options: Any) -> None:
 
             draw(draft, NoisePlanDisplay(plans=plans).plot)
     record: dict[str, Any] = {"plans": [plan.to_dict() for plan in plans]}
-    screen.result(record | ({} if plot is None else {"plot": str(plot)}))
+    screen.result(record | ({} if plot is None else {"plot": plot}))
     from dpsvm_fast.planning import described
 
     title, (head, *rows), notes = described(*plans)
     screen.say(f"{title}\n", style="bold")
-    screen.table(None, head, rows)
+    screen.table(head, rows)
     for line in notes:
         screen.say(line)
     if plot is not None:
@@ -180,35 +203,14 @@ def _one_size(name: str, options: dict[str, Any], declared: int | None) -> int:
     return given or declared or 0
 
 
-def _check_settings(options: dict[str, Any]) -> None:
-    """Choose the model, and refuse options that it does not use."""
-    kernel = options["kernel"]
-    model = options["model"] = options["model"] or (LINEAR if kernel is None else KERNEL)
-    if kernel is not None and model != KERNEL:
-        raise ui.CommandError(f"--kernel: got {kernel!r}, expected only with --model kernel")
-    for name, default in (("C", None), ("data_norm", 1.0)):
-        if model in (LINEAR, KERNEL) and options[name] != default:
-            raise ui.CommandError(
-                f"--{name.replace('_', '-')}: got {options[name]!r}; leave it out: --model {model} "
-                "chooses it"
-            )
-
-
 def _planned(epsilon: float, options: dict[str, Any]) -> NoisePlan:
     """Return the plan of the estimator that a fit would build from these options."""
     from dpsvm_fast.planning import plan_noise
 
-    own: dict[str, Any] = {}
-    model, C = options["model"], options["C"]
-    if model == KERNEL:
-        own = {"kernel": options["kernel"] or "auto"}
-    elif model != LINEAR:
-        own = {"data_norm": options["data_norm"], "C": "auto" if C is None else C}
-        if options["delta"] == 0.0:
-            own["noise"] = "gamma"
-    own |= {"delta": options["delta"], "adjacency": options["adjacency"]}
+    names = ("model", "delta", "adjacency", "kernel", "C", "data_norm")
+    settings = {name: options[name] for name in names}
     return plan_noise(
-        estimator_class(model)(epsilon=epsilon, classes=range(options["classes"]), **own),
+        unfitted(epsilon=epsilon, classes=range(options["classes"]), **settings),
         options["features"],
         n_samples=options["samples"],
         rows_per_person=options["rows_per_person"],

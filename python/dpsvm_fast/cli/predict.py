@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,75 +92,58 @@ def predict_command(screen: ui.Screen, **options: Any) -> None:
     model, table = model_and_table(options, labelled=False)
     schema = table.schema
     names = _names(model, schema, options)
-    n_rows = 0
-    with (
-        _written(output, kind, names, options) as append,
-        screen.progress("Predicting", table.n_bytes_total or None) as bar,
-    ):
-        for X, *_ in table.batches(on_bytes=bar.advance_to):
-            if X.shape[0]:
-                append(_columns(model, X, options))
-                n_rows += X.shape[0]
+    with screen.progress("Predicting", table.n_bytes_total or None) as advance:
+        batches = table.batches(on_bytes=advance)
+        blocks = (_columns(model, X, options) for X, *_ in batches if X.shape[0])
+        if output == ui.STREAM:
+            n_rows = _write_text(sys.stdout, names, blocks, ",", options["digits"])
+        else:
+            inputs = [options[name] for name in ("model", "data", "schema", "key")]
+            with reserved(output, force=options["force"], inputs=inputs) as (draft,):
+                if kind == "parquet":
+                    n_rows = _write_parquet(draft.draft, names, blocks)
+                else:
+                    delimiter = "," if kind == "csv" else "\t"
+                    with draft.draft.open("w", encoding="utf-8", newline="") as stream:
+                        n_rows = _write_text(stream, names, blocks, delimiter, options["digits"])
+                draft.publish()
     if output != ui.STREAM:
         screen.say(f"{output}: {n_rows} rows")
-    screen.result({"output": str(output), "rows": n_rows, "columns": names})
+    screen.result({"output": output, "rows": n_rows, "columns": names})
 
 
-Append = Callable[[list[NDArray[Any]]], None]
+# The output columns of some rows, and of the next.
+Blocks = Iterable[list[NDArray[Any]]]
 
 
-@contextmanager
-def _written(
-    output: Path, kind: str, names: list[str], options: dict[str, Any]
-) -> Iterator[Append]:
-    """Yield a function that appends a block of columns; publish the file once it is complete."""
-    if output == ui.STREAM:
-        yield _csv_rows(sys.stdout, names, ",", options["digits"])
-        return
-    inputs = [options[name] for name in ("model", "data", "schema", "key")]
-    with reserved(output, force=options["force"], inputs=inputs) as (draft,):
-        if kind == "parquet":
-            with _parquet_blocks(draft.draft, names) as append:
-                yield append
-        else:
-            with draft.draft.open("w", encoding="utf-8", newline="") as stream:
-                yield _csv_rows(stream, names, "," if kind == "csv" else "\t", options["digits"])
-        draft.publish()
-
-
-def _csv_rows(stream: Any, names: list[str], delimiter: str, digits: int) -> Append:
-    """Return a function that appends text lines; numbers after the label have ``digits`` digits."""
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+def _write_text(stream: Any, names: list[str], blocks: Blocks, delimiter: str, digits: int) -> int:
+    """Write lines of text, with so many digits behind the label; return their number."""
+    writer, n_rows = csv.writer(stream, delimiter=delimiter, lineterminator="\n"), 0
     writer.writerow(names)
-
-    def append(columns: list[NDArray[Any]]) -> None:
-        labels, *numbers = columns
+    for labels, *numbers in blocks:
         text = ([f"{value:.{digits}g}" for value in one.tolist()] for one in numbers)
         writer.writerows(zip(labels.tolist(), *text, strict=True))
+        n_rows += len(labels)
+    return n_rows
 
-    return append
 
-
-@contextmanager
-def _parquet_blocks(path: Path, names: list[str]) -> Iterator[Append]:
-    """Yield a function that appends a block as one row group."""
+def _write_parquet(path: Path, names: list[str], blocks: Blocks) -> int:
+    """Write each block as one row group; return the number of rows."""
     import pyarrow
     from pyarrow import parquet
 
-    writer: Any = None
-
-    def append(columns: list[NDArray[Any]]) -> None:
-        nonlocal writer
+    writer, n_rows = None, 0
+    for columns in blocks:
         arrays = [pyarrow.array(column.tolist()) for column in columns]
         table = pyarrow.Table.from_arrays(arrays, names=names)
         if writer is None:
             writer = parquet.ParquetWriter(path, table.schema)
         writer.write_table(table)
-
-    yield append
+        n_rows += table.num_rows
     if writer is None:
         raise ui.CommandError("no rows to write; Parquet needs at least one, CSV does not")
     writer.close()
+    return n_rows
 
 
 def _kind(output: Path) -> str:
@@ -313,7 +295,7 @@ def export_command(screen: ui.Screen, **options: Any) -> None:
         f"{', ...' if len(names['input']) > 10 else ''}; outputs {', '.join(names['output'])}"
     )
     screen.result(
-        {"output": str(options["output"]), "inputs": names["input"], "outputs": names["output"]}
+        {"output": options["output"], "inputs": names["input"], "outputs": names["output"]}
     )
 
 
@@ -356,12 +338,12 @@ def schema_check(
         table = open_table(data, declared, format=data_format, labelled=labelled, owners=True)
         declared = table.schema
         if rows:
-            with screen.progress("Reading", table.n_bytes_total or None) as bar:
-                n_rows = sum(X.shape[0] for X, *_ in table.batches(on_bytes=bar.advance_to))
+            with screen.progress("Reading", table.n_bytes_total or None) as advance:
+                n_rows = sum(X.shape[0] for X, *_ in table.batches(on_bytes=advance))
     named = declared.all_other_columns is None
     columns = declared.to_dict().get("columns", [])
     if named:
-        screen.table(None, ["column", "declared", "features"], _declared(declared), left=2)
+        screen.table(["column", "declared", "features"], _declared(declared), left=2)
     classes = ", ".join(map(str, declared.classes or ())) or "not declared"
     width = f"{declared.n_features} features" if named or declared.is_positional else "columns"
     owners = "".join(f", {role} {name}" for role, name in declared.owners.items())
@@ -371,7 +353,7 @@ def schema_check(
         screen.say(f"{data.name}: {fits}")
     screen.result(
         {
-            "schema": str(schema),
+            "schema": schema,
             "target": declared.target,
             **{role: getattr(declared, role) for role in ("person", "weight")},
             "classes": list(declared.classes or ()),

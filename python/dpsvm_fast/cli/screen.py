@@ -70,14 +70,6 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
-class Interrupted(Exception):
-    """The user pressed Ctrl-C."""
-
-
-class OutputClosed(Exception):
-    """The reader closed standard output."""
-
-
 def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
     """Run a command and report each error as one sentence.
 
@@ -98,12 +90,11 @@ def guarded(command: Callable[[], int | None], *, as_json: bool) -> int:
         try:
             code = command() or DONE
             sys.stdout.flush()
-        except (BrokenPipeError, OutputClosed):
-            return _silenced(DONE)
-        except Exception as error:
-            sentence, code = judged(error)
-        else:
             return code
+        except BrokenPipeError:
+            return _silenced(DONE)
+        except (Exception, KeyboardInterrupt) as error:
+            sentence, code = judged(error)
     sentence = _tidy(sentence)
     try:
         if as_json:
@@ -189,7 +180,7 @@ def _shown_once() -> Callable[..., None]:
 
 def judged(error: BaseException) -> tuple[str, int]:
     """Return the sentence and the exit code of a failure."""
-    if isinstance(error, Interrupted | click.Abort | KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt):
         return "interrupted", INTERRUPTED
     if isinstance(error, click.ClickException):
         return _usage(error), FAILED
@@ -229,7 +220,8 @@ def _usage_sentence(error: click.ClickException) -> str:
             return "--json: write it after the command"
         # The beginning of a name is meant for it before one that looks alike.
         near = sorted(error.possibilities or (), key=lambda one: not one.startswith(name))
-        if error.ctx is not None and error.ctx.parent is None and not _differs_by_typo(name, near):
+        is_typo = difflib.get_close_matches(name, near, n=1, cutoff=0.8)
+        if error.ctx is not None and error.ctx.parent is None and not is_typo:
             return f"{name}: no such option here; write options after the command"
         return f"{name}: no such option" + (f"; did you mean {near[0]}?" if near else "")
     if isinstance(error, click.BadParameter) and error.param is not None:
@@ -240,11 +232,6 @@ def _usage_sentence(error: click.ClickException) -> str:
     text = error.message.rstrip(".")
     # Not where it begins with the name of something: COMMAND.
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
-
-
-def _differs_by_typo(name: str, near: list[str]) -> bool:
-    """Return whether an option differs by a typing error only."""
-    return bool(difflib.get_close_matches(name, near, n=1, cutoff=0.8))
 
 
 def _shown_name(param: click.Parameter) -> str:
@@ -389,24 +376,6 @@ BEGIN = re.compile(r" *(?:- |\[ \] |\w[\w ]{0,13} {2,})?")
 ERASE = "\r\x1b[K\x1b[?25h"
 
 
-class Progress:
-    """Progress bar, shown only on a terminal."""
-
-    def __init__(self, description: str, total: float | None, *, shown: bool) -> None:
-        self._description, self._total, self._shown = description, total, shown
-        self._bar: Any = None
-
-    def advance_to(self, done: float, total: float | None = None) -> None:
-        """Report progress, and the total if it was unknown before."""
-        whole = self._total if total is None else total
-        if not self._shown or not whole:
-            return
-        if self._bar is None:
-            how: dict[str, Any] = {"length": int(whole), "file": sys.stderr}
-            self._bar = click.progressbar(label=self._description, **how)
-        self._bar.update(int(done) - self._bar.pos)
-
-
 class Screen:
     """Output of a command.
 
@@ -450,18 +419,12 @@ class Screen:
         _write(sys.stdout, f"{text}\n")
 
     def table(
-        self,
-        title: str | None,
-        columns: Sequence[str],
-        rows: Sequence[Sequence[object]],
-        *,
-        left: int = 1,
+        self, columns: Sequence[str], rows: Sequence[Sequence[object]], *, left: int = 1
     ) -> None:
         """Print a table; not with ``--json``.
 
         Parameters
         ----------
-        title : str or None
         columns : sequence of str
         rows : sequence of sequences
             Cells as text.
@@ -471,18 +434,16 @@ class Screen:
         if self.silent:
             return
         cells = [[printable(str(cell)) for cell in row] for row in (columns, *rows)]
-        if title is not None:
-            self.say(title, style="bold")
         for line in _aligned(cells, left):
             _write(sys.stdout, f"{line}\n")
 
     def result(self, record: dict[str, Any]) -> None:
-        """Write the JSON object with ``--json``; NaN and infinities become null."""
+        """Write the JSON object with ``--json``: NaN and infinities as null, paths as text."""
         if self.json:
             _write(sys.stdout, json.dumps(_strict(record), indent=2, allow_nan=False) + "\n")
 
     @contextmanager
-    def progress(self, description: str, total: float | None) -> Iterator[Progress]:
+    def progress(self, description: str, total: float | None) -> Iterator[Callable[..., None]]:
         """Show a progress bar while the body runs, if standard error is a terminal.
 
         Parameters
@@ -490,17 +451,28 @@ class Screen:
         description : str
             Description of the work.
         total : float or None
-            Last value passed to ``advance_to``; None if it is unknown yet.
+            Last value of the progress; None if it is unknown yet.
 
         Yields
         ------
-        Progress
+        callable
+            Function that reports the progress, and the total if it was unknown before.
         """
-        shown = not self.quiet and sys.stderr.isatty()
+        shown, label = not self.quiet and sys.stderr.isatty(), printable(description)
+        bar: Any = None
+
+        def advance(done: float, whole: float | None = total) -> None:
+            nonlocal bar
+            if not shown or not whole:
+                return
+            if bar is None:
+                bar = click.progressbar(label=label, length=int(whole), file=sys.stderr)
+            bar.update(int(done) - bar.pos)
+
         if shown:
-            _write(sys.stderr, f"{printable(description)} ...\r")
+            _write(sys.stderr, f"{label} ...\r")
         try:
-            yield Progress(printable(description), total, shown=shown)
+            yield advance
         finally:
             if shown:
                 _write(sys.stderr, ERASE)
@@ -637,7 +609,7 @@ def _aligned(rows: list[list[str]], left: int) -> Iterator[str]:
 
 
 def _strict(value: Any) -> Any:
-    """Return ``value`` with NaN and infinities as None."""
+    """Return ``value`` as JSON has it."""
     if isinstance(value, dict):
         return {str(name): _strict(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -645,6 +617,8 @@ def _strict(value: Any) -> Any:
     if hasattr(value, "tolist"):
         # A NumPy number or array.
         return _strict(value.tolist())
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

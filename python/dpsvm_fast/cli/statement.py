@@ -61,14 +61,14 @@ def statement_command(screen: ui.Screen, file: Path, **options: Any) -> None:
     checks = _checks(statement)
     screen.result(
         {
-            "file": str(file),
+            "file": file,
             "sha256": document.sha256,
             "signature": document.signature,
             **{name: getattr(statement, name) for name in SHOWN},
             "text": str(statement),
             "to_check": checks,
             "certificate": statement.to_dict(),
-            "certificate_file": None if certificate is None else str(certificate),
+            "certificate_file": certificate,
         }
     )
     print_statement(screen, statement)
@@ -99,7 +99,7 @@ def _recomputed_statement(document: Document) -> Any:
             f"{document.path}: is not a certificate or model that this version reads; dpsvm-fast "
             "verify says why"
         )
-    statement = read_certificate(document.certificate)
+    statement = read_certificate(document.record)
     if statement.private and not result.ok:
         raise ui.CommandError(
             f"{document.path}: its numbers are inconsistent, so it guarantees nothing; dpsvm-fast "
@@ -200,7 +200,9 @@ def verify_command(screen: ui.Screen, file: Path, **options: Any) -> int:
     document = read_document(file, key, max_memory)
     about = file if document.is_model and model is None else model
     if model is not None:
-        opened_model(model, None, max_memory, quiet=document.text is not document.certificate)
+        # Such a certificate has the digest of its model, and says who signed it.
+        bound = document.signature is not None and not document.is_model
+        opened_model(model, None, max_memory, quiet=bound)
     result = verify(
         document.text,
         model=None if about is None else document_of(about, max_memory),
@@ -208,18 +210,18 @@ def verify_command(screen: ui.Screen, file: Path, **options: Any) -> int:
         policy=rules,
     )
     record = document.record
-    statement = read_certificate(document.certificate) if result.ok or result.forbidden else None
+    statement = read_certificate(record) if result.ok or result.forbidden else None
     screen.result(
         {
-            "file": str(file),
+            "file": file,
             "sha256": document.sha256,
             "signature": document.signature,
             "holds": result.ok or bool(result.forbidden),
-            "policy": None if policy is None else str(policy),
+            "policy": policy,
             "forbidden": list(result.forbidden),
             "undecided": result.undecided,
             "problems": list(result.problems),
-            "model": None if about is None else str(about),
+            "model": about,
             "matches": list(result.matches),
             "stated_not_checked": list(result.stated),
             "recomputed": {"epsilon": result.epsilon, "delta": result.delta},

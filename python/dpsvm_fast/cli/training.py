@@ -28,7 +28,7 @@ from dpsvm_fast.certificates import PrivacyEvent
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.budget import opened_budget
 from dpsvm_fast.cli.files import Draft, reserved
-from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, estimator_class
+from dpsvm_fast.cli.plan import CLASSES, KERNEL, KERNELS, LINEAR, unfitted
 from dpsvm_fast.cli.predict import format_option, person_option
 from dpsvm_fast.data import Partitions, Table, TableSchema, open_table, partitioned
 from dpsvm_fast.data.readers import is_compressed
@@ -81,36 +81,18 @@ def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **se
     CommandError
         The model does not have a setting, or two maps are requested.
     """
-    model = options["model"]
+    model, given = options["model"], ("max_weight", "n_threads")
     mapping = _public_map(schema, options, model)
-    kind = estimator_class(model)
-    settings |= {"max_weight": options["max_weight"]}
+    settings |= {name: options[name] for name in given}
     settings |= {"class_weight": _class_weight(schema, options["class_weight"])}
-    settings = {name: value for name, value in settings.items() if value is not None}
-    known = kind().get_params(deep=False)
-    for name, advice in ADVICE.items():
-        if name in settings and name not in known:
-            typed = name.replace("_", "-")
-            raise ui.CommandError(f"--{typed}: does not apply to --model {model}; {advice}")
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
-    settings |= {"classes": list(schema.classes or ()), "n_threads": options["n_threads"]}
+    settings["classes"] = list(schema.classes or ())
     if model in (LINEAR, KERNEL):
         mapped = UNIT_NORM if options["splines"] is None else (0, 1)
-        svc = kind(bounds=schema.bounds if mapping is None else mapped, **settings)
+        svc = unfitted(model, bounds=schema.bounds if mapping is None else mapped, **settings)
         return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
-    if spending.delta == 0.0 and model != "gradient":
-        settings["noise"] = "gamma"
     first = ("scaler", PublicScaler(schema.bounds)) if mapping is None else (MAP, mapping)
-    return Pipeline([first, ("normalizer", Normalizer()), (STEP, kind(**settings))])
-
-
-# What to do where a model does not have a setting.
-ADVICE = {
-    "mechanism": "leave it out, or use --model linear or kernel",
-    "kernel": "take --model kernel",
-    "class_weight": "take --model linear",
-    "max_weight": "take --model linear",
-}
+    return Pipeline([first, ("normalizer", Normalizer()), (STEP, unfitted(model, **settings))])
 
 
 def _public_map(
@@ -124,7 +106,7 @@ def _public_map(
         Two maps are requested, an order is given without an image, or the schema's number of
         features is not the number of pixels.
     """
-    splines, image, order = (options[name] for name in ("splines", "image", "image_order"))
+    splines, image, order = options["splines"], options["image"], options["image_order"]
     if image is None and order is not None:
         raise ui.CommandError("--image-order: expected --image too")
     if splines is not None and image is not None:
@@ -366,17 +348,12 @@ def _usual_size(table: Any) -> float:
 
 def _about_folder(error: OSError, place: Path, table: Any) -> ui.CommandError:
     """Return the error, with advice, for rows that could not be decoded."""
-    free = shutil.disk_usage(place).free
+    sizes = _usual_size(table), shutil.disk_usage(place).free
+    needed, free = (max(1, round(n_bytes / 1e6)) for n_bytes in sizes)
     return ui.CommandError(
-        f"{place}: cannot hold the decoded rows ({error.strerror or error}): about "
-        f"{_megabytes(_usual_size(table))} needed, {_megabytes(free)} free; name another folder "
-        "with --temp, or raise --max-memory"
+        f"{place}: cannot hold the decoded rows ({error.strerror or error}): about {needed} MB "
+        f"needed, {free} MB free; name another folder with --temp, or raise --max-memory"
     )
-
-
-def _megabytes(n_bytes: float) -> str:
-    """Format a size for people."""
-    return f"{max(1, round(n_bytes / 1e6))} MB"
 
 
 @contextmanager
@@ -408,13 +385,9 @@ def _private_folder(temp: Path | None, table: Any) -> Iterator[Path]:
 
 def _resident_size() -> int:
     """Return the resident memory of this process in bytes."""
-    try:
+    with suppress(OSError):
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        import resource
-
-        return pages * resource.getpagesize()
-    except (OSError, ImportError, ValueError, IndexError):
-        pass
+        return pages * os.sysconf("SC_PAGE_SIZE")
     if sys.platform == "darwin":
         import resource
 
@@ -455,7 +428,7 @@ class Spending:
     """
 
     def __init__(self, options: dict[str, Any], schema: TableSchema) -> None:
-        path, periods, adjacency = (options[name] for name in ("budget", "periods", "adjacency"))
+        path, periods, adjacency = options["budget"], options["periods"], options["adjacency"]
         if options["random_state"] is not None and path is not None:
             raise ui.CommandError(
                 "--seed: not private, so --budget would be spent for nothing; leave out one of the "
@@ -580,7 +553,7 @@ class Spending:
         (epsilon, delta), left = (self.ledger.epsilon, self.ledger.delta), self.ledger.remaining()
         screen.say(f"{self.path}: epsilon = {left:.6g} is left of {epsilon:g} at delta = {delta:g}")
         facts = {"epsilon": epsilon, "delta": delta, "remaining_epsilon": left}
-        return {"file": str(self.path), **facts}
+        return {"file": self.path, **facts}
 
     def _refusal(self, error: BudgetExceededError) -> str:
         """Return the error that says what is left, and what to do."""
@@ -603,14 +576,13 @@ class Spending:
 @contextmanager
 def _terminated_like_interrupted() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP as KeyboardInterrupt, so that no private rows stay on disk."""
-    names = ("SIGTERM", "SIGHUP")
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
-    # A program started with nohup continues.
-    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in heard}
+    before = {}
+    if threading.current_thread() is threading.main_thread():
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)
+            # A program started with nohup continues.
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                before[number] = signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
@@ -629,7 +601,7 @@ def _rounded_down(value: float, least: float) -> float:
 # One training: what it was asked for, what is opened for it, and how it ends.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Task:
     """Training command before it reads a row.
 
@@ -675,8 +647,8 @@ class Task:
         reading = self.screen.progress("Reading", table.n_bytes_total or None)
         with self.spending.hide_other_messages():
             if size is not None and size * max(2, copies) <= self.room.left:
-                with reading as bar:
-                    X, y, *own = table.read(on_bytes=bar.advance_to)
+                with reading as advance:
+                    X, y, *own = table.read(on_bytes=advance)
                 if X.shape[0] == 0:
                     raise ui.CommandError(f"{table.path}: has no rows")
                 owners = own[0] if own else {}
@@ -685,9 +657,9 @@ class Task:
                 return
             with _private_folder(self.options["temp"], table) as folder:
                 try:
-                    with reading as bar:
+                    with reading as advance:
                         how: dict[str, Any] = {"rows_per_partition": step}
-                        parts = table.to_partitions(folder, on_bytes=bar.advance_to, **how)
+                        parts = table.to_partitions(folder, on_bytes=advance, **how)
                 except OSError as error:
                     if error.filename is None or folder in Path(str(error.filename)).parents:
                         raise _about_folder(error, folder.parent, table) from None
@@ -736,8 +708,9 @@ class Task:
                 place = Path(tempfile.mkdtemp(prefix="dpsvm_fast-model-")) / "model.json"
                 save_model(model, place, schema=self.table.schema)
                 self.spending.saved, elsewhere = True, f"but is in {place}: move it"
+            reason = error.strerror or error
             raise ui.CommandError(
-                f"{draft.path}: the model cannot be written ({_reason(error)}), {elsewhere}"
+                f"{draft.path}: the model cannot be written ({reason}), {elsewhere}"
             ) from None
         self.spending.saved = True
         for certificate in others:
@@ -745,9 +718,10 @@ class Task:
                 save_certificate(draft.path, certificate.draft)
                 certificate.publish()
             except OSError as error:
+                reason = error.strerror or error
                 raise ui.CommandError(
-                    f"{certificate.path}: cannot write the certificate ({_reason(error)}); the "
-                    f"model is saved as {draft.path}: write it with dpsvm-fast statement "
+                    f"{certificate.path}: cannot write the certificate ({reason}); the model is "
+                    f"saved as {draft.path}: write it with dpsvm-fast statement "
                     f"{ui.typed(draft.path)} --certificate FILE"
                 ) from None
         scored = None if self.tested is None else self._accuracy(model, self.tested)
@@ -758,8 +732,8 @@ class Task:
         right = total = 0
         saved = f"the model is saved as {self.options['output']}"
         try:
-            with self.screen.progress("Testing", table.n_bytes_total or None) as bar:
-                for X, y in table.batches(on_bytes=bar.advance_to):
+            with self.screen.progress("Testing", table.n_bytes_total or None) as advance:
+                for X, y in table.batches(on_bytes=advance):
                     right += int(np.count_nonzero(model.predict(X) == y))
                     total += len(y)
         except TableError as error:
@@ -790,8 +764,8 @@ class Task:
             )
         screen.result(
             {
-                "model": str(output),
-                "certificate": options["certificate"] and str(options["certificate"]),
+                "model": output,
+                "certificate": options["certificate"],
                 "estimator": name,
                 **{one: getattr(statement, one) for one in PROMISED},
                 "budget": self.spending.report(screen),
@@ -803,11 +777,6 @@ class Task:
             f"next: dpsvm-fast statement {ui.typed(output)}\n"
             f"      dpsvm-fast predict {ui.typed(output)} NEW{ending} -o predictions.csv"
         )
-
-
-def _reason(error: OSError) -> str:
-    """Return why a file cannot be written."""
-    return error.strerror or str(error)
 
 
 @contextmanager
@@ -862,15 +831,7 @@ def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
                     f"--test-data: got {options['test_data']}, whose rows are trained on and "
                     "private, expected a file of public rows"
                 )
-        yield Task(
-            screen=screen,
-            options=options,
-            spending=spending,
-            drafts=drafts,
-            table=table,
-            tested=tested,
-            room=room,
-        )
+        yield Task(screen, options, spending, drafts, table, tested, room)
 
 
 # Copies of all rows that a fit needs, in the size in which they are decoded: rows and packed
@@ -936,8 +897,8 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
     if small:
         before = trainer.low_memory
         trainer.set_params(low_memory=True)
-    with task.screen.progress("Training", None) as bar:
-        partitioned.fit(trainer, parts, resident=kept, scratch=scratch, on_step=bar.advance_to)
+    with task.screen.progress("Training", None) as advance:
+        partitioned.fit(trainer, parts, resident=kept, scratch=scratch, on_step=advance)
     if small:
         # It is saved with the model, and how much room rows have left is theirs.
         trainer.set_params(low_memory=before)
@@ -1034,4 +995,4 @@ def _write_schema(screen: ui.Screen, options: dict[str, Any]) -> None:
         f"then\n  dpsvm-fast fit {ui.typed(data)} --schema {ui.typed(path)} --epsilon 1 "
         "-o model.json"
     )
-    screen.result({"schema": str(path)})
+    screen.result({"schema": path})

@@ -7,7 +7,7 @@ import statistics
 import textwrap
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dpsvm_fast._core import build_info
 from dpsvm_fast.cli import screen as ui
 from dpsvm_fast.cli.files import PLOT_SUFFIXES, checked_plot, draw, has_matplotlib, reserved
-from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, estimator_class, model_option
+from dpsvm_fast.cli.plan import CLASSES, KERNEL, LINEAR, PLANNED, model_option, unfitted
 from dpsvm_fast.cli.statement import print_statement
 from dpsvm_fast.exceptions import InvalidParameterError, NotPrivateWarning
 from dpsvm_fast.validation import check_n_threads, check_random_state
@@ -86,8 +86,8 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         if seed is not None:
             about += " Seeded noise (--seed) is repeatable, so it is not private."
         screen.say(f"\n{textwrap.fill(about, WIDTH)}\n")
-        own: dict[str, Any] = {"bounds": PIXELS} if name == LINEAR else {}
-        svc = estimator_class(name)(delta=DELTA, classes=range(10), random_state=seed, **own)
+        bounds = PIXELS if name == LINEAR else None
+        svc = unfitted(name, DELTA, classes=range(10), random_state=seed, bounds=bounds)
         with screen.progress("training", None), warnings.catch_warnings():
             # Said in the heading instead, once.
             warnings.simplefilter("ignore", NotPrivateWarning)
@@ -101,7 +101,7 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         ]
         for reference, accuracy in (("without privacy", ceiling), ("majority class", majority)):
             rows.append((reference, f"{accuracy:.3f}", _bar(accuracy)))
-        screen.table(None, ("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
+        screen.table(("epsilon", "accuracy", f"0 %{'100 %':>{BAR_WIDTH - 3}}"), rows, left=3)
         screen.say(
             f"\nPrivacy statement of one more such model, at epsilon = {STATEMENT_EPSILON:g}:\n"
         )
@@ -137,8 +137,8 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
             "accuracy_not_private": ceiling,
             "accuracy_majority": majority,
             "statement": statement.to_dict(),
-            "plot": plot and str(plot),
-            "certificate": certificate and str(certificate),
+            "plot": plot,
+            "certificate": certificate,
         }
     )
 
@@ -231,16 +231,20 @@ def bench_command(screen: ui.Screen, **options: Any) -> None:
             f"--classes: got {sizes['classes']}, expected at most --samples, {sizes['samples']}"
         )
     train, test = blobs(**sizes)
-    makers = {CLASSES[name]: _private(name, n_threads, budget, sizes) for name in options["models"]}
+    shared = {"classes": range(sizes["classes"]), "n_threads": n_threads, **budget}
+    makers: dict[str, Callable[[], Any]] = {}
+    for name in options["models"]:
+        bounds = (-1.0, 1.0) if name in (LINEAR, KERNEL) else None
+        makers[CLASSES[name]] = partial(unfitted, name, bounds=bounds, **shared)
     makers |= {f"{kind.__name__} (sklearn)": kind for kind in (LinearSVC, LogisticRegression)}
     found: dict[str, list[tuple[float, ...]]] = {name: [] for name in makers}
-    with screen.progress("timing", repeats + 1) as bar:
+    with screen.progress("timing", repeats + 1) as advance:
         for run in range(repeats + 1):
             for name, make in makers.items():
                 timed = _timed(make(), train, test, n_threads)
                 # The first run warms up.
                 found[name] += [timed] if run else []
-            bar.advance_to(run + 1)
+            advance(run + 1)
     columns = {name: list(zip(*runs, strict=True)) for name, runs in found.items()}
     build = build_info()
     screen.result(
@@ -260,7 +264,6 @@ def bench_command(screen: ui.Screen, **options: Any) -> None:
     built = f"dpsvm_fast {build['version']} ({build['profile']}, {build['simd']})"
     screen.say(f"{built}, {n_threads} threads\n")
     screen.table(
-        None,
         ("times in ms", "fit", "min to max", "predict", "accuracy"),
         [
             (
@@ -293,15 +296,6 @@ def blobs(samples: int, features: int, classes: int) -> tuple[Rows, Rows]:
     return (X[:samples], y[:samples]), (X[samples:], y[samples:])
 
 
-def _private(
-    name: str, n_threads: int, budget: dict[str, float], sizes: dict[str, int]
-) -> Callable[[], Any]:
-    """Return a function that builds an estimator of this library."""
-    bounds = {"bounds": (-1.0, 1.0)} if name in (LINEAR, KERNEL) else {}
-    how = {"classes": range(sizes["classes"]), "n_threads": n_threads} | bounds | budget
-    return partial(estimator_class(name), **how)
-
-
 def _timed(model: Any, train: Rows, test: Rows, n_threads: int) -> tuple[float, float, float]:
     """Return the seconds of a fit and of predictions, and the accuracy."""
     from threadpoolctl import threadpool_limits
@@ -327,8 +321,6 @@ def _ms(seconds: float) -> str:
 COLUMNS = ("mechanism", "relation", "claim", "certified", "method", "trials", "seconds")
 # A line of the table: it is shown as soon as an audit is done.
 LINE = "{:<30} {:<12} {:>7} {:>9}  {:<15} {:>8} {:>7}"
-
-Found = tuple[str, "AuditReport"]
 
 
 @click.command("audit", epilog=ui.example("dpsvm-fast audit --mechanism output --seconds 2"))
@@ -363,7 +355,16 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
     how: dict[str, Any] = {"n_trials": trials} if trials else {"seconds": options["seconds"]}
     how["n_threads"] = options["threads"]
     n_audits = sum(len(row.relations) for row in rows.values()) * len(epsilons)
-    found = list(_shown(screen, audited(rows, epsilons, **how), n_audits))
+    found: list[tuple[str, AuditReport]] = []
+    screen.say(LINE.format(*COLUMNS), style="bold")
+    with screen.progress("auditing", n_audits) as advance:
+        for name, report in audited(rows, epsilons, **how):
+            found.append((name, report))
+            ends = (f"{report.epsilon:.3f}", f"{report.certified:.3f}", report.method)
+            length = (report.n_trials, f"{report.seconds:.1f}")
+            line = LINE.format(name, report.adjacency, *ends, *length)
+            screen.say(line + ("  REFUTED" if report.exceeds_claim else ""))
+            advance(len(found))
     refuted = list(dict.fromkeys(name for name, report in found if report.exceeds_claim))
     records = [report.to_dict() | {"mechanism": name} for name, report in found]
     screen.result({"audits": records, "refuted": refuted})
@@ -377,16 +378,3 @@ def audit_command(screen: ui.Screen, **options: Any) -> int:
         "do."
     )
     return ui.DONE
-
-
-def _shown(screen: ui.Screen, reports: Iterable[Found], n_audits: int) -> Iterator[Found]:
-    """Yield the reports, printing one line for each."""
-    screen.say(LINE.format(*COLUMNS), style="bold")
-    with screen.progress("auditing", n_audits) as bar:
-        for number, (name, report) in enumerate(reports, start=1):
-            ends = (f"{report.epsilon:.3f}", f"{report.certified:.3f}", report.method)
-            length = (report.n_trials, f"{report.seconds:.1f}")
-            line = LINE.format(name, report.adjacency, *ends, *length)
-            screen.say(line + ("  REFUTED" if report.exceeds_claim else ""))
-            bar.advance_to(number)
-            yield name, report

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -105,49 +104,39 @@ def _grid(estimator: Any, options: dict[str, Any]) -> dict[str, list[Any]]:
     CommandError
         No values are given, or a name is not a parameter of the model.
     """
-    given: dict[str, list[Any]] = {}
-    for text in options["param_grid"]:
-        name, values = _parsed(text)
-        if name in given:
-            raise ui.CommandError(
-                f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
-            )
-        given[name] = values
-    if not given:
-        raise ui.CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
-    for name, values in given.items():
-        if len(set(map(repr, values))) < len(values):
-            raise ui.CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
     trainer = trainer_of(estimator)
     known = sorted(set(trainer.get_params(deep=False)) - RESERVED)
     prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
-    for name in given:
+    given: dict[str, list[Any]] = {}
+    for text in options["param_grid"]:
+        name, equals, words = text.partition("=")
+        name, values = name.strip(), [_value(word.strip()) for word in words.split(",")]
+        if not equals or not name or any(value == "" for value in values):
+            raise ui.CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
+        if prefix + name in given:
+            raise ui.CommandError(
+                f"--grid: {name!r} is given twice; write all its values at once: {name}=A,B,..."
+            )
+        if len(set(map(repr, values))) < len(values):
+            raise ui.CommandError(f"--grid: {name!r} repeats a value, and each value costs budget")
         if name in RESERVED:
             raise ui.CommandError(
                 f"--grid: {name!r} must be the same for all candidates; give it as an option (see "
                 "dpsvm-fast tune --help)"
             )
         if name not in known:
-            raise ui.CommandError(_unknown(name, type(trainer).__name__, known))
-    return {prefix + name: values for name, values in given.items()}
-
-
-def _unknown(name: str, model: str, known: Sequence[str]) -> str:
-    """Return the error for an unknown name, with suggestions."""
-    # Capitals make a difference: C, c.
-    alike = {one.lower(): one for one in known}
-    near = [alike[one] for one in difflib.get_close_matches(name.lower(), alike, n=1)]
-    hint = f"did you mean {near[0]!r}?" if near else f"expected one of {', '.join(known)}"
-    return f"--grid: {model} has no parameter {name!r} (see --model); {hint}"
-
-
-def _parsed(text: str) -> tuple[str, list[Any]]:
-    """Parse one NAME=A,B,..."""
-    name, equals, values = text.partition("=")
-    found = [_value(word.strip()) for word in values.split(",")]
-    if not equals or not name.strip() or any(value == "" for value in found):
-        raise ui.CommandError(f"--grid: got {text!r}, expected NAME=A,B,... such as C=0.1,1,10")
-    return name.strip(), found
+            # Capitals make a difference: C, c.
+            alike = {one.lower(): one for one in known}
+            near = difflib.get_close_matches(name.lower(), alike, n=1)
+            expected = f"expected one of {', '.join(known)}"
+            hint = f"did you mean {alike[near[0]]!r}?" if near else expected
+            raise ui.CommandError(
+                f"--grid: {type(trainer).__name__} has no parameter {name!r} (see --model); {hint}"
+            )
+        given[prefix + name] = values
+    if not given:
+        raise ui.CommandError("--grid is missing; give values to choose from, such as C=0.1,1,10")
+    return given
 
 
 def _value(word: str) -> Any:
@@ -219,7 +208,7 @@ def evaluate_command(screen: ui.Screen, **options: Any) -> None:
     screen.say(str(found))
     screen.result(
         {
-            "model": str(options["model"]),
+            "model": options["model"],
             **{name: getattr(found.privacy_, name) for name in PROMISED},
             "budget": spending.report(screen),
             **found.to_dict(),

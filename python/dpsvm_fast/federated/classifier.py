@@ -26,7 +26,6 @@ from dpsvm_fast.exceptions import (
 )
 from dpsvm_fast.federated.local import (
     ROOT_TWO,
-    Records,
     checked_records,
     contributions,
     matrix_of,
@@ -408,10 +407,19 @@ def simulate(
     charge(ledger, events, label, private=seed is None, unit=spec.unit)
     sources = party_sources(spec.n_users, seed)
     results: dict[str, SumResult] = {}
-    for plan in spec.rounds:
+
+    def vectors(plan: RoundPlan) -> Iterator[NDArray[np.int64]]:
+        """Yield the vectors of the remaining parties, a few parties at a time."""
+        public = public_state(spec, results)
         left = [i for i in range(spec.n_users) if i not in gone[plan.name]]
-        vectors = _vectors(spec, plan.name, records, sources, left, results, threads)
-        results[plan.name] = adder.sum(vectors)
+        step = max(1, BLOCK // (plan.length + spec.max_records * spec.n_features))
+        for start in range(0, len(left), step):
+            block = left[start : start + step]
+            rows, streams = [records[i] for i in block], [sources[i] for i in block]
+            yield from contributions(spec, plan.name, rows, public, streams, threads)
+
+    for plan in spec.rounds:
+        results[plan.name] = adder.sum(vectors(plan))
     return finalize(
         results,
         spec,
@@ -444,28 +452,3 @@ def _dropped(
         name: {check_integer("dropouts", i, 0, most) for i in dropouts.get(name, ())}
         for name in names
     }
-
-
-def _vectors(
-    spec: FederatedSpec,
-    round_name: str,
-    records: Sequence[Records],
-    sources: Sequence[_core.NoiseSource],
-    left: Sequence[int],
-    results: Mapping[str, SumResult],
-    n_threads: int,
-) -> Iterator[NDArray[np.int64]]:
-    """Yield vectors of the remaining parties, a few parties at a time."""
-    public = public_state(spec, results)
-    numbers = spec.round(round_name).length + max(spec.max_records, 1) * spec.n_features
-    step = max(1, BLOCK // numbers)
-    for start in range(0, len(left), step):
-        block = left[start : start + step]
-        yield from contributions(
-            spec,
-            round_name,
-            Records.joined([records[i] for i in block]),
-            public,
-            [sources[i] for i in block],
-            n_threads,
-        )

@@ -95,26 +95,9 @@ def _unwrapped(message: Message) -> bytes:
     return data if isinstance(data, bytes) else b""
 
 
-def make_party_app(party_of: Callable[[Context], Party]) -> ClientApp:
-    """Return a client app that passes each message to a party.
-
-    Parameters
-    ----------
-    party_of : callable
-        Function of Flower's context that returns the party; called for every message.
-    """
-    app = ClientApp()
-
-    def answer(message: Message, context: Context) -> Message:
-        # Flower keeps a party's state for one run; another run begins with an empty one.
-        records = context.state.config_records
-        state = records[RECORD]["state"] if RECORD in records else b""
-        state, reply = party_of(context).respond(state, _unwrapped(message))
-        records[RECORD] = ConfigRecord({"state": state})
-        return Message(_wrapped(reply), reply_to=message)
-
-    app.train()(answer)
-    return app
+def _given(value: Any, context: Context) -> Any:
+    """Return a value, or what a function of Flower's context returns."""
+    return value(context) if callable(value) else value
 
 
 UNCOUNTED = (
@@ -169,13 +152,11 @@ def make_client_app(
     if ledger is None and journal is None:
         warnings.warn(UNCOUNTED, PrivacyLeakWarning, stacklevel=2)
 
-    def party_of(context: Context) -> Party:
-        def agreed() -> FederatedSpec:
-            return spec if isinstance(spec, FederatedSpec) else spec(context)
+    app = ClientApp()
 
+    def party_of(context: Context) -> Party:
         def contribute(terms: RoundTerms, public: NDArray[np.float64] | None) -> NDArray[np.int64]:
-            own_ledger = ledger(context) if callable(ledger) else ledger
-            own_spec = agreed()
+            own_ledger, own_spec = _given(ledger, context), _given(spec, context)
             if own_ledger is not None:
                 events = own_spec.round(terms.name).events("secure_sum")
                 own_ledger.check(events, unit=own_spec.unit)
@@ -184,19 +165,23 @@ def make_client_app(
             update = local_update(X, y, own_spec, terms.name, public=public, **own)
             return update.vector
 
-        def own_journal() -> FileJournal | None:
-            if journal is None:
-                return None
-            return FileJournal(journal(context) if callable(journal) else journal)
-
         return Party(
             number=context.node_id,
-            terms=lambda: RoundTerms.of_rounds(agreed()),
+            terms=lambda: RoundTerms.of_rounds(_given(spec, context)),
             contribute=contribute,
-            journal=own_journal,
+            journal=lambda: None if journal is None else FileJournal(_given(journal, context)),
         )
 
-    return make_party_app(party_of)
+    def answer(message: Message, context: Context) -> Message:
+        # Flower keeps a party's state for one run; another run begins with an empty one.
+        records = context.state.config_records
+        state = records[RECORD]["state"] if RECORD in records else b""
+        state, reply = party_of(context).respond(state, _unwrapped(message))
+        records[RECORD] = ConfigRecord({"state": state})
+        return Message(_wrapped(reply), reply_to=message)
+
+    app.train()(answer)
+    return app
 
 
 Seconds: TypeAlias = "float | Callable[[Context], float]"
@@ -240,9 +225,9 @@ def make_server_app(
     app = ServerApp()
 
     def main(grid: Any, context: Context) -> None:
-        agreed = spec if isinstance(spec, FederatedSpec) else spec(context)
-        pause = check_non_negative("wait", wait(context) if callable(wait) else wait)
-        seconds = check_positive("timeout", timeout(context) if callable(timeout) else timeout)
+        agreed = _given(spec, context)
+        pause = check_non_negative("wait", _given(wait, context))
+        seconds = check_positive("timeout", _given(timeout, context))
         parties = _parties(grid, agreed, pause)
         model = run_training(grid, agreed, parties, timeout=seconds, attempts=attempts)
         on_result(model, context)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from dpsvm_fast.exceptions import (
     InvalidParameterError,
     PartyRefusedError,
 )
-from dpsvm_fast.federated.plans import LocalTraining, RoundPlan
+from dpsvm_fast.federated.plans import LocalTraining
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import Projection
@@ -38,13 +37,15 @@ Integers = NDArray[np.int64]
 UNCERTIFIED = "training: the minimum could not be certified in double precision"
 
 
-def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads: int) -> Array:
+def fit_parties(
+    training: LocalTraining, parties: Sequence[Records], seed: int, n_threads: int
+) -> Array:
     """Fit every party's model; return weights (n_parties, n_scores, n_columns). Private.
 
     Parameters
     ----------
     training : LocalTraining
-    records : Records
+    parties : sequence of Records
         Records without persons.
     seed : int
         Public seed of the row orders.
@@ -57,17 +58,18 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
         A party's minimum was not certified.
     """
     spec: Any = training.spec
+    sizes = [party.size for party in parties]
     shared: dict[str, Any] = {
-        "X": records.X,
-        "y": records.codes,
-        "offsets": records.offsets,
+        "X": rows_of(parties),
+        "y": np.concatenate([party.codes for party in parties]),
+        "offsets": np.cumsum([0, *sizes], dtype=np.int64),
         "data_norm": spec.data_norm,
         "intercept_scaling": spec.intercept_scaling,
         "n_threads": n_threads,
     }
 
     def of_each(number: Callable[[int], float]) -> Array:
-        return np.array([number(n) for n in records.sizes])
+        return np.array([number(n) for n in sizes])
 
     if training.by_sgd:
         last = _core.projected_sgd_parties(
@@ -104,7 +106,7 @@ def fit_parties(training: LocalTraining, records: Records, seed: int, n_threads:
 
 
 def fit_persons(
-    training: LocalTraining, records: Records, seed: int, n_threads: int
+    training: LocalTraining, parties: Sequence[Records], seed: int, n_threads: int
 ) -> Iterator[Array]:
     """Fit every party's model with the mean loss of each person. Private.
 
@@ -112,7 +114,7 @@ def fit_persons(
     ----------
     training, seed, n_threads
         As in :func:`fit_parties`.
-    records : Records
+    parties : sequence of Records
         Records with persons.
 
     Yields
@@ -132,8 +134,8 @@ def fit_persons(
     }
     goal: dict[str, Any]
     exact = shared | {"n_threads": n_threads, "max_iter": None, "shuffle_seed": seed}
-    for i, n in enumerate(records.sizes):
-        (X, codes), factors, own = records.of_party(i), records.factors(i), records.owners[i]
+    for party in parties:
+        X, codes, factors, own, n = party.X, party.codes, party.factors, party.owners, party.size
         if training.by_sgd:
             facts = (training.loss, training.own_C(n), training.row_norm)
             yield training.run(n).iterate(*facts, X, codes, factors, own, seed, **shared)
@@ -148,72 +150,50 @@ def fit_persons(
         yield certified(solver, X, codes, factors, **goal, **exact)
 
 
-# Records of parties, checked: one array of the rows of all, and where each party's begin.
+# Records of a party, checked.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
-    """Rows of one or several parties. Private.
+    """Rows of one party. Private.
 
     Parameters
     ----------
     X : ndarray of shape (n_rows, n_features), float64 or float32
     codes : ndarray of shape (n_rows,)
         Class indices.
-    offsets : ndarray of shape (n_parties + 1,)
-        Rows of party i are ``offsets[i]:offsets[i + 1]``.
-    owners : tuple of Owners
-        Persons of the rows, by party; empty if rows or parties are protected.
+    owners : Owners or None
+        Persons of the rows; None if rows or parties are protected.
     """
 
     X: NDArray[Any]
     codes: Integers
-    offsets: Integers
-    owners: tuple[Owners, ...] = ()
+    owners: Owners | None = None
 
-    @cached_property
-    def sizes(self) -> list[int]:
-        """Number of records of each party, or of persons."""
-        if self.owners:
-            return [own.n_persons for own in self.owners]
-        return [int(n) for n in np.diff(self.offsets)]
+    @property
+    def size(self) -> int:
+        """Number of records, or of persons."""
+        return self.codes.size if self.owners is None else self.owners.n_persons
 
-    def of_party(self, i: int) -> tuple[NDArray[Any], Integers]:
-        """Return rows and codes of party i."""
-        own = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
-        return self.X[own], self.codes[own]
+    @property
+    def factors(self) -> Array | None:
+        """Factors of the rows' losses, at most 1 in sum per person; None if all are 1."""
+        return None if self.owners is None else self.owners.shares(self.codes.size)
 
-    def factors(self, i: int) -> Array | None:
-        """Return factors of party i's losses, at most 1 in sum per person; None if all are 1."""
-        n_rows = int(self.offsets[i + 1] - self.offsets[i])
-        return self.owners[i].shares(n_rows) if self.owners else None
-
-    def moments(self, i: int, data_norm: float, n_threads: int) -> Array:
-        """Return second moments of party i's clipped rows, divided by the squared bound. Private.
+    def moments(self, data_norm: float, n_threads: int) -> Array:
+        """Return second moments of the clipped rows, divided by the squared bound. Private.
 
         The second moments of each person are clipped to Frobenius norm 1.
         """
-        public, (X, codes) = PublicMap(unit=False, data_norm=data_norm), self.of_party(i)
-        owners = self.owners[i] if self.owners else None
-        records = public.records(X, np.zeros_like(codes), 2, n_threads, owners)
+        public = PublicMap(unit=False, data_norm=data_norm)
+        labels = np.zeros_like(self.codes)
+        records = public.records(self.X, labels, 2, n_threads, self.owners)
         return np.asarray(records.gram(n_threads))
 
-    def mapped(self, f: Callable[[Any, int], Array], n_threads: int) -> Records:
-        """Map each row; the output of ``f`` must depend on that row only, to the last bit."""
-        return replace(self, X=np.ascontiguousarray(f(self.X, n_threads)))
 
-    @classmethod
-    def joined(cls, parts: Sequence[Records]) -> Records:
-        """Join the parties of several groups."""
-        sizes = [n for part in parts for n in np.diff(part.offsets)]
-        if len(parts) == 1:
-            return parts[0]
-        return cls(
-            np.concatenate([part.X for part in parts]),
-            np.concatenate([part.codes for part in parts]),
-            np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-            tuple(own for part in parts for own in part.owners),
-        )
+def rows_of(parties: Sequence[Records]) -> NDArray[Any]:
+    """Return the rows of all parties; those of a single one are not copied."""
+    return parties[0].X if len(parties) == 1 else np.concatenate([party.X for party in parties])
 
 
 def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> Records:
@@ -237,15 +217,15 @@ def checked_records(X: Any, y: Any, spec: FederatedSpec, groups: Any = None) -> 
     codes = _codes(y, spec)
     if codes.size != numbers.shape[0]:
         raise PartyRefusedError("records: expected one label for each row")
-    found: tuple[Owners, ...] = ()
+    found: Owners | None = None
     if groups is not None:
         try:
-            found = (owners(groups, None, codes.size, 1.0),)
+            found = owners(groups, None, codes.size, 1.0)
         except (TypeError, ValueError):
             raise PartyRefusedError("groups: expected the id of a person for each row") from None
-        numbers, codes = found[0].ordered(numbers, codes)
-    records = Records(numbers, codes, np.array([0, codes.size], dtype=np.int64), found)
-    (n,) = records.sizes
+        numbers, codes = found.ordered(numbers, codes)
+    records = Records(numbers, codes, found)
+    n = records.size
     if not spec.min_records <= n <= spec.max_records:
         raise PartyRefusedError("records: fewer than min_records, or more than max_records")
     if spec.training is not None and spec.training.by_sgd and not spec.training.accurate(n):
@@ -289,7 +269,7 @@ ROOT_TWO = float(np.sqrt(2.0))
 def contributions(
     spec: FederatedSpec,
     round_name: str,
-    records: Records,
+    parties: Sequence[Records],
     public: Array | None,
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
@@ -300,7 +280,7 @@ def contributions(
     ----------
     spec : FederatedSpec
     round_name : str
-    records : Records
+    parties : sequence of Records
         Checked rows of the parties.
     public : ndarray or None
         Public result of the previous round.
@@ -310,47 +290,58 @@ def contributions(
         Does not change the result.
     """
     plan = spec.round(round_name)
-    values = _values(spec, plan, records, public, sources, n_threads)
+    values = _values(spec, round_name, parties, public, sources, n_threads)
     by_records = spec.weighting == "records"
-    for own, n, source in zip(values, records.sizes, sources, strict=True):
+    for own, party, source in zip(values, parties, sources, strict=True):
         steps = plan.codec.encode(np.ascontiguousarray(own).ravel())
         if plan.sigma_steps:
             drawn = source.discrete_gaussian(steps.size, plan.sigma_steps, n_threads)
             steps = plan.codec.add_noise(steps, drawn)
         vector = np.empty(plan.length, dtype=np.int64)
-        vector[:-2], vector[-2], vector[-1] = steps, n if by_records else 0, 1
+        vector[:-2], vector[-2], vector[-1] = steps, party.size if by_records else 0, 1
         yield vector
 
 
 def _values(
     spec: FederatedSpec,
-    plan: RoundPlan,
-    records: Records,
+    round_name: str,
+    parties: Sequence[Records],
     public: Array | None,
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
     """Yield each party's contribution before encoding. Private, unless it is already noisy."""
-    if plan.name == "gram":
-        for i in range(len(sources)):
-            moments = records.moments(i, spec.data_norm, n_threads)
-            yield packed(moments * spec.data_norm**2, ROOT_TWO)
-    elif plan.name == "components":
+    if round_name == "gram":
+        for party in parties:
+            yield packed(party.moments(spec.data_norm, n_threads) * spec.data_norm**2, ROOT_TWO)
+    elif round_name == "components":
         assert isinstance(spec, DpdrSpec)
-        for i, source in enumerate(sources):
-            yield _own_components(spec, records, i, source, n_threads)
+        assert spec.components is not None
+        for party, source in zip(parties, sources, strict=True):
+            moments = party.moments(spec.data_norm, n_threads)
+            released = spec.components.release(moments, spec.n_components, source, n_threads)
+            vectors, weight = released.vectors, float(spec.weight(party.size))
+            if spec.aggregation == "projectors":
+                yield packed(vectors.T @ vectors, 1.0) * weight
+            else:
+                signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
+                yield vectors * (weight * signs)[:, None]
     else:
         if public is not None:
-            records = records.mapped(projection(spec, public).apply, n_threads)
+            # Each row by itself, to the last bit.
+            mapped = projection(spec, public).apply(rows_of(parties), n_threads)
+            ends = np.cumsum([party.codes.size for party in parties])
+            own_rows = zip(parties, np.split(mapped, ends[:-1]), strict=True)
+            parties = [replace(party, X=X) for party, X in own_rows]
         try:
-            yield from _models(spec, records, sources, n_threads)
+            yield from _models(spec, parties, sources, n_threads)
         except CertificationError:
             raise PartyRefusedError(UNCERTIFIED) from None
 
 
 def _models(
     spec: FederatedSpec,
-    records: Records,
+    parties: Sequence[Records],
     sources: Sequence[_core.NoiseSource],
     n_threads: int,
 ) -> Iterator[Array]:
@@ -358,42 +349,27 @@ def _models(
     seed = spec.public_seed("model")
     training = spec.training
     if training is not None:
-        fit: Callable[..., Iterable[Array]] = fit_persons if records.owners else fit_parties
-        fitted = fit(training, records, seed, n_threads)
-        for weights, n in zip(fitted, records.sizes, strict=True):
+        fit: Callable[..., Iterable[Array]] = fit_persons if spec.unit == "person" else fit_parties
+        for weights, party in zip(fit(training, parties, seed, n_threads), parties, strict=True):
             if not np.isfinite(weights).all():
                 raise PartyRefusedError("training: the model is not finite")
-            yield training.projected(weights) * float(spec.weight(n))
+            yield training.projected(weights) * float(spec.weight(party.size))
         return
     objective = spec.objective
     assert objective is not None
-    for i, (source, n) in enumerate(zip(sources, records.sizes, strict=True)):
+    for party, source in zip(parties, sources, strict=True):
         released = objective.mechanism.trained(
-            *records.of_party(i),
+            party.X,
+            party.codes,
             source,
             n_threads,
-            weights=records.factors(i),
-            regularization=objective.sum_regularization(n),
+            weights=party.factors,
+            regularization=objective.sum_regularization(party.size),
             shuffle_seed=seed,
         )
         norm = float(np.linalg.norm(released))
         released *= objective.radius / max(norm, objective.radius)
-        yield released * float(spec.weight(n))
-
-
-def _own_components(
-    spec: DpdrSpec, records: Records, i: int, source: _core.NoiseSource, n_threads: int
-) -> Array:
-    """Return the components of party i's noisy matrix, or their projector, times its weight."""
-    mechanism = spec.components
-    assert mechanism is not None
-    moments = records.moments(i, spec.data_norm, n_threads)
-    vectors = mechanism.release(moments, spec.n_components, source, n_threads).vectors
-    weight = float(spec.weight(records.sizes[i]))
-    if spec.aggregation == "projectors":
-        return packed(vectors.T @ vectors, 1.0) * weight
-    signs = np.where(vectors.sum(axis=1) < 0.0, -1.0, 1.0)
-    return np.asarray(vectors * (weight * signs)[:, None])
+        yield released * float(spec.weight(party.size))
 
 
 def projection(spec: FederatedSpec, components: Array) -> Projection:
@@ -516,7 +492,7 @@ def local_update(
     records = checked_records(X, y, spec, groups)
     charge(ledger, events, f"{spec.algorithm}, round {round_name!r}", unit=spec.unit)
     source = _core.NoiseSource(None) if source is None else source
-    (vector,) = contributions(spec, round_name, records, public, [source], n_threads)
+    (vector,) = contributions(spec, round_name, [records], public, [source], n_threads)
     return LocalUpdate(vector)
 
 

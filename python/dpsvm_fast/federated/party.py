@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -152,7 +153,9 @@ class Party:
             text = str(refusal) if str(refusal) in stages.REFUSALS else stages.NO_CONTRIBUTION
         except Exception as error:
             text = stages.NO_CONTRIBUTION
-            _note(error)
+            # Not its text, which may quote records.
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            _LOG.error("%s at %s:%s", type(error).__name__, place.filename, place.lineno)
         _LOG.error("refused: %s", text)
         # A damaged state must not turn into a fresh one.
         left = state if kept is None else _Kept(kept.answered).write()
@@ -316,12 +319,3 @@ def checked_vector(vector: object, terms: RoundTerms) -> NDArray[np.int64]:
     if (vector <= -LIMIT).any() or (vector >= LIMIT).any():
         raise PartyRefusedError(stages.NO_CONTRIBUTION)
     return vector
-
-
-def _note(error: Exception) -> None:
-    """Log type and place of an error for the party, but not its text, which may quote records."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    place = "unknown" if trace is None else f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-    _LOG.error("%s at %s", type(error).__name__, place)

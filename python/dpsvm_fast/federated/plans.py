@@ -150,19 +150,16 @@ class LocalTraining:
     @cached_property
     def solver_radius(self) -> float:
         """Distance of a computed contribution from the exact one, rounded up."""
-        rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, self.largest))
+        natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
+        # Of weights before the projection.
+        largest = mul_up(2.0, max(natural, self.model_norm))
+        rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, largest))
         return add_up(mul_up(self.spec.tol, self.by_record), rounded)
 
     @property
     def _projection_error(self) -> float:
         """Relative rounding error of norm, projection and product with a weight."""
         return ROUNDING_PER_WEIGHT * (self.size + 16.0)
-
-    @cached_property
-    def largest(self) -> float:
-        """Bound on the norm of weights before the projection."""
-        natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
-        return mul_up(2.0, max(natural, self.model_norm))
 
     @cached_property
     def distance(self) -> float:

@@ -216,13 +216,10 @@ class ServerRound:
             ]
             return {"packets": packets, "public": stages.write_array(self._public)}
         if self.stage == stages.UNMASK:
-            return {"active": list(self._masked), "gone": self._gone}
+            # Their masks are in the sum, but their vectors are not.
+            gone = [party for party in self._packets if party not in self._masked]
+            return {"active": list(self._masked), "gone": gone}
         return {}
-
-    @property
-    def _gone(self) -> list[int]:
-        """Return the parties whose masks are in the sum but whose vectors are not."""
-        return [party for party in self._packets if party not in self._masked]
 
     def _received(self, party: int, data: bytes) -> str | None:
         """Process a reply; return the reason if it is rejected, else None."""

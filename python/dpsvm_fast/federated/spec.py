@@ -483,7 +483,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
             raise InvalidParameterError.of(
                 "n_components", got=self.n_components, accepted="at most the number of features"
             )
-        if self.unit == "party" and (self.local == "objective" or not self._sums_gram):
+        if self.unit == "party" and (self.local == "objective" or self.aggregation != "gram"):
             raise InvalidParameterError.of(
                 "unit",
                 got=self.unit,
@@ -509,11 +509,6 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
         return self.n_components
 
     @property
-    def _sums_gram(self) -> bool:
-        """Whether round 1 is a sum with one common noise."""
-        return self.aggregation == "gram"
-
-    @property
     def _first_size(self) -> int:
         """Number of values in a vector of round 1."""
         d = self.n_features
@@ -522,7 +517,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
     @cached_property
     def delta_of_noise(self) -> float:
         """Delta left by the distances of the noisy sums."""
-        sums = self._sums_gram + (self.training is not None)
+        sums = (self.aggregation == "gram") + (self.training is not None)
         return plans.delta_left(self.epsilon, self.delta, sums) if sums else self.delta
 
     def mu_of(self, share: float) -> float:
@@ -533,12 +528,24 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
     @cached_property
     def rounds(self) -> tuple[RoundPlan, ...]:
         """Return both rounds: components, then models."""
-        return (self.first, self._second)
+        training = self.objective
+        if training is None:
+            multiplier = div_up(1.0, self.mu_of(1.0 - self.first_share))
+            return (self.first, plans.averaged_models(self, multiplier))
+        times = WEIGHTED if self.weighting == "records" else ""
+        second = RoundPlan(
+            name="model",
+            what=f"the weights of the noisy models of the parties{times}",
+            size=training.mechanism.n_weights,
+            codec=FixedPointCodec(step=round_up(training.bound / PLAIN_STEPS)),
+            local_events=training.mechanism.events,
+        )
+        return (self.first, second)
 
     @cached_property
     def components(self) -> NoisyComponents | None:  # type: ignore[override]
         """Plan of a single party's noisy matrix, if any."""
-        if self._sums_gram:
+        if self.aggregation == "gram":
             return None
         return NoisyComponents(
             n_features=self.n_features,
@@ -549,21 +556,16 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
     @cached_property
     def first(self) -> RoundPlan:
-        """Round 1."""
-        if self.components is None:
-            return self._gram
-        times = WEIGHTED if self.max_weight > 1 else ""
-        return RoundPlan(
-            name="components",
-            what=f"the noisy {self.aggregation} of the parties{times}",
-            size=self._first_size,
-            codec=FixedPointCodec(step=round_up(1.001 * self.max_weight / PLAIN_STEPS)),
-            local_events=(self.components.event,),
-        )
-
-    @property
-    def _gram(self) -> RoundPlan:
-        """Return the noisy sum of Gram matrices."""
+        """Round 1: the noisy sum of Gram matrices, or of the parties' own noisy components."""
+        if self.components is not None:
+            times = WEIGHTED if self.max_weight > 1 else ""
+            return RoundPlan(
+                name="components",
+                what=f"the noisy {self.aggregation} of the parties{times}",
+                size=self._first_size,
+                codec=FixedPointCodec(step=round_up(1.001 * self.max_weight / PLAIN_STEPS)),
+                local_events=(self.components.event,),
+            )
         clip_norm = mul_up(self.data_norm, self.data_norm)
         moved = mul_up(sqrt_up(2.0), float(self.max_records if self.unit == "party" else 1))
         if self.unit == "person":
@@ -590,21 +592,6 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
                 "objective_epsilon: the two rounds together exceed epsilon and delta"
             )
         return ObjectiveTraining(mechanism, self)
-
-    @property
-    def _second(self) -> RoundPlan:
-        """Round 2."""
-        training = self.objective
-        if training is None:
-            return plans.averaged_models(self, div_up(1.0, self.mu_of(1.0 - self.first_share)))
-        times = WEIGHTED if self.weighting == "records" else ""
-        return RoundPlan(
-            name="model",
-            what=f"the weights of the noisy models of the parties{times}",
-            size=training.mechanism.n_weights,
-            codec=FixedPointCodec(step=round_up(training.bound / PLAIN_STEPS)),
-            local_events=training.mechanism.events,
-        )
 
     def objective_with(self, own: float) -> ObjectivePerturbation:
         """Return the objective perturbation with a given epsilon."""

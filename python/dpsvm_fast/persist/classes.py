@@ -6,15 +6,13 @@ import importlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, is_dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dpsvm_fast import preprocessing as ours
 from dpsvm_fast import validation as check
-from dpsvm_fast.certificates import read_certificate
 from dpsvm_fast.certificates.record import (
     LARGEST,
     NonNegative,
@@ -25,7 +23,6 @@ from dpsvm_fast.certificates.record import (
     exactly,
     kind_of,
 )
-from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.data.encoder import checked_schema, read_columns
 from dpsvm_fast.data.schema import OF_MODEL, TableSchema
 from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
@@ -36,7 +33,6 @@ from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.rows import KERNELS, MAX_COLUMNS, MAX_COMPONENTS, FourierFeatures
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
-    Shape,
     labels_from,
     labels_to,
     numbers_from,
@@ -47,8 +43,6 @@ from dpsvm_fast.persist.values import (
     shown,
 )
 from dpsvm_fast.preprocessing import squares
-from dpsvm_fast.verification import Verification, verify
-from dpsvm_fast.verification.verify import Comparison
 
 # Kinds of fitted attributes: how each is written, and what a value from a file has to be.
 
@@ -86,25 +80,18 @@ class Entry:
     none: bool = False
     default: Any = None
 
-    def written(self, value: Any) -> Any:
-        """Return the JSON of a value."""
-        return None if value is None and self.none else self.write(value)
-
-    def read_from(self, where: str, record: Any, facts: Facts) -> Any:
-        """Return the value."""
-        return None if record is None and self.none else self.read(where, record, facts)
-
 
 Entries = dict[str, Entry]
 
 
 def written(entries: Entries, source: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON of all entries of the source; leading underscores of names are dropped."""
-    return {
-        n.lstrip("_"): one.written(source[n])
-        for n, one in entries.items()
-        if n in source and (one.default is None or source[n] != one.default)
-    }
+    found = {}
+    for name, one in entries.items():
+        if name in source and (one.default is None or source[name] != one.default):
+            absent = one.none and source[name] is None
+            found[name.lstrip("_")] = None if absent else one.write(source[name])
+    return found
 
 
 def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]:
@@ -118,22 +105,27 @@ def read_entries(entries: Entries, record: object, where: str) -> dict[str, Any]
     found = refused(exactly, where, record, set(wanted))
     facts: dict[str, Any] = {}
     for short, (name, one) in wanted.items():
-        facts[name] = one.read_from(f"{where}.{short}", found[short], facts)
+        absent = one.none and found[short] is None
+        facts[name] = None if absent else one.read(f"{where}.{short}", found[short], facts)
     return facts
 
 
 def numbers(
-    shape: Callable[[Facts], Shape], *, above: float = -math.inf, none: bool = False
+    *axes: str | Callable[[Facts], int] | None, above: float = -math.inf, **how: bool
 ) -> Entry:
-    """Return an entry for an array of finite floats, all above ``above``."""
+    """Return an entry for an array of finite floats, all above ``above``.
+
+    The length of an axis is another attribute, or follows from some; None allows any from 1.
+    """
 
     def read(where: str, record: Any, facts: Facts) -> Any:
-        array = numbers_from(where, record, shape(facts))
+        lengths = [facts[axis] if isinstance(axis, str) else axis and axis(facts) for axis in axes]
+        array = numbers_from(where, record, tuple(lengths))
         if not (array > above).all():
             raise ModelFormatError(f"{where}: expected numbers > {above:g}")
         return array
 
-    return Entry(numbers_to, read, none=none)
+    return Entry(numbers_to, read, **how)
 
 
 def plain(hint: Any, *, none: bool = False) -> Entry:
@@ -533,10 +525,14 @@ class SavedClass:
             raise ModelFormatError(f"{where}: {error}") from None
 
 
+def _classes(facts: Facts) -> int:
+    """Return the number of classes."""
+    return len(facts["classes_"])
+
+
 def _rows(facts: Facts) -> int:
     """Return the number of rows of the weights: one for two classes."""
-    n_classes = len(facts["classes_"])
-    return 1 if n_classes == 2 else n_classes
+    return 1 if _classes(facts) == 2 else _classes(facts)
 
 
 def _columns(facts: Facts) -> int:
@@ -552,37 +548,36 @@ def _mapped(facts: Facts) -> int:
     return n_features + int(facts.get("lift_", 0.0) > 0.0)
 
 
-def _square(facts: Facts) -> tuple[int, int]:
-    """Return the shape of a square matrix over the features."""
-    return (facts["n_features_in_"],) * 2
+def _lifted(facts: Facts) -> int:
+    """Return the number of entries of a row with its constant."""
+    n_features: int = facts["n_features_in_"]
+    return n_features + 1
 
 
-def _row(facts: Facts) -> tuple[int]:
-    """Return the shape of one number for each feature."""
-    return (facts["n_features_in_"],)
+def _ellipsoids_of_a_class(facts: Facts) -> int:
+    """Return the number of ellipsoids of each class."""
+    return int(facts["ellipsoids_"].shape[1])
 
 
-def _components(facts: Facts) -> tuple[int]:
-    """Return the shape of one number for each component."""
-    return (facts["n_components_"],)
-
+# An axis with an entry for each feature.
+WIDTH = "n_features_in_"
 
 FEATURES: Entries = {"n_features_in_": N_FEATURES, "feature_names_in_": FEATURE_NAMES}
 
 WEIGHTS: Entries = {
-    "coef_": numbers(lambda facts: (_rows(facts), _columns(facts))),
-    "intercept_": numbers(lambda facts: (_rows(facts),)),
+    "coef_": numbers(_rows, _columns),
+    "intercept_": numbers(_rows),
     "_fitted_loss": LOSS,
 }
 
 LINEAR: Entries = FEATURES | {"classes_": LABELS} | WEIGHTS
 
 MAPPED: Entries = {
-    "lift_coef_": numbers(lambda facts: (_rows(facts),), none=True),
+    "lift_coef_": numbers(_rows, none=True),
     "n_samples_": plain(Positive, none=True),
-    "centre_": numbers(lambda facts: (_mapped(facts),), none=True),
+    "centre_": numbers(_mapped, none=True),
     "whitened_": FLAG,
-    "whitening_": numbers(lambda facts: (_mapped(facts),) * 2, none=True),
+    "whitening_": numbers(_mapped, _mapped, none=True),
     "mu_": PARAMETERS_OF_NOISE,
     "max_grad_norm_": plain(Positive, none=True),
     "n_steps_": plain(Annotated[int, Range(1, MAX)], none=True),
@@ -605,11 +600,9 @@ LIFTED: Entries = {
 }
 
 ELLIPSOIDS: Entries = {
-    "ellipsoids_": numbers(
-        lambda f: (len(f["classes_"]), None, f["n_features_in_"] + 1, f["n_features_in_"] + 1)
-    ),
-    "means_": numbers(lambda f: (*f["ellipsoids_"].shape[:2], f["n_features_in_"])),
-    "offsets_": numbers(lambda f: f["ellipsoids_"].shape[:2]),
+    "ellipsoids_": numbers(_classes, None, _lifted, _lifted),
+    "means_": numbers(_classes, _ellipsoids_of_a_class, WIDTH),
+    "offsets_": numbers(_classes, _ellipsoids_of_a_class),
     "lambda_": POSITIVE,
     "data_norm_": POSITIVE,
     "_fitted_loss": LOSS,
@@ -617,27 +610,23 @@ ELLIPSOIDS: Entries = {
 
 
 FEDERATED: Entries = LINEAR | {
-    "components_": Entry(
-        numbers_to,
-        lambda where, record, f: numbers_from(where, record, (None, f["n_features_in_"])),
-        optional=True,
-    ),
+    "components_": numbers(None, WIDTH, optional=True),
     "n_survivors_": plain(Annotated[int, Range(1, MAX)]),
     "n_records_": plain(Annotated[int, Range(1, MAX)], none=True),
 }
 
 COMPONENTS: Entries = {
     "n_components_": plain(Annotated[int, Range(1, MAX)]),
-    "components_": numbers(lambda f: (f["n_components_"], f["n_features_in_"])),
-    "eigenvalues_": numbers(_components),
-    "explained_variance_ratio_": numbers(_components),
-    "scales_": numbers(_components, above=0.0),
-    "centre_": numbers(_row),
+    "components_": numbers("n_components_", WIDTH),
+    "eigenvalues_": numbers("n_components_"),
+    "explained_variance_ratio_": numbers("n_components_"),
+    "scales_": numbers("n_components_", above=0.0),
+    "centre_": numbers(WIDTH),
 }
 
 SCALES: Entries = {
-    "mean_": numbers(_row),
-    "scale_": numbers(_row, above=0.0, none=True),
+    "mean_": numbers(WIDTH),
+    "scale_": numbers(WIDTH, above=0.0, none=True),
     "n_samples_seen_": POSITIVE,
     "bounds_": replace(BOUNDS, none=False),
 }
@@ -709,11 +698,14 @@ _EVERY = (
     SavedClass(
         MAPS,
         "PrivateCenter",
-        FEATURES | {"mean_": numbers(_row), "n_samples_": POSITIVE} | NORM,
+        FEATURES | {"mean_": numbers(WIDTH), "n_samples_": POSITIVE} | NORM,
         private=True,
     ),
     SavedClass(
-        MAPS, "PrivateWhitener", FEATURES | {"whitening_": numbers(_square)} | NORM, private=True
+        MAPS,
+        "PrivateWhitener",
+        FEATURES | {"whitening_": numbers(WIDTH, WIDTH)} | NORM,
+        private=True,
     ),
     SavedClass(MAPS, "PrivatePCA", FEATURES | COMPONENTS | NORM, private=True),
     SavedClass(
@@ -827,130 +819,3 @@ _EVERY = (
 )
 # By the word for it in a file.
 SAVED_CLASSES = {saved.name: saved for saved in _EVERY}
-
-
-# Recomputations that are remembered: workers load the same model again and again.
-REMEMBERED = 64
-
-
-def statement_from(where: str, record: object) -> Any:
-    """Read the statement of a certificate, of the kind that the model requires."""
-    if not isinstance(record, Mapping):
-        raise ModelFormatError(f"{where}: got {shown(record)}, expected a certificate")
-    try:
-        return read_certificate(record)
-    except (ValueError, TypeError, OverflowError) as error:
-        raise ModelFormatError(
-            f"{where}: not a certificate that this version reads: {error}"
-        ) from None
-
-
-def check_holds(where: str, statement: Statement) -> None:
-    """Recompute the guarantee of a certificate; if it is not private, that of its noise.
-
-    Raises
-    ------
-    ModelFormatError
-        The guarantee does not follow from the numbers of the certificate.
-    """
-    found = _verified(statement.to_json(indent=None))
-    if not found:
-        verdict = "cannot be confirmed" if found.undecided else "does not hold"
-        raise ModelFormatError(
-            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on the epsilon "
-            "and delta of this model"
-        )
-
-
-@lru_cache(maxsize=REMEMBERED)
-def _verified(text: str) -> Verification:
-    """Return the result of ``verify``, ignoring the reasons why a statement is not private."""
-    # Whether its numbers follow from each other does not depend on who knows the seed.
-    statement: Any = read_certificate(text)
-    return verify(statement.in_private())
-
-
-def check_promise(where: str, statement: Statement, record: Mapping[str, Any]) -> None:
-    """Refuse a certificate that is not for the release saved with it."""
-    compared = Comparison()
-    compared.fit(statement, record)
-    if compared.problems:
-        raise ModelFormatError(f"{where}: {compared.problems[0]}")
-
-
-def check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
-    """Check that attributes and parameters fit each other.
-
-    The shapes of the attributes are already checked.
-    """
-    classes: Any = facts.get("classes_")
-    given = getattr(model, "classes", None)
-    if classes is not None and given is not None and not same_labels(given, classes):
-        raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
-    _check_widths(where, model, facts)
-    _check_choices(where, facts)
-    loss = facts.get("_fitted_loss")
-    if loss is None:
-        return
-    n_rivals = len(classes)
-    if "ellipsoids_" in facts:
-        # Those of one class compete with all of the others.
-        n_classes, each = facts["ellipsoids_"].shape[:2]
-        n_rivals = (n_classes - 1) * each + 1
-    if loss.n_classes != n_rivals:
-        raise ModelFormatError(f"{where}: the loss is for another number of classes")
-
-
-def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
-    """Check the lengths of public parameters with a number for each feature."""
-    n_features = facts.get("n_features_in_")
-    if n_features is None:
-        return
-    spec = getattr(model, "spec", None)
-    if spec is not None and not (
-        spec.n_features == n_features and same_labels(spec.classes, facts["classes_"])
-    ):
-        raise ModelFormatError(f"{where}: expected the features and classes of the specification")
-    bounds, centre = (vars(model).get(name) for name in ("bounds", "centre"))
-    given, names = (
-        None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds),
-        facts.get("feature_names_in_"),
-    )
-    if isinstance(given, NamedBounds):
-        refused(given.in_order, names, where=f"{where}: ")
-    sides = list(given or ())
-    sides += [] if centre is None else [np.asarray(centre)]
-    if any(side.ndim == 1 and side.size != n_features for side in sides):
-        raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
-    if isinstance(model, ours.PublicSplines):
-        refused(model.functions, n_features, names, where=f"{where}: ")
-    if isinstance(model, ours.PublicImageFeatures):
-        refused(model.grids, n_features, where=f"{where}: ")
-
-
-def same_labels(given: Any, classes: NDArray[Any]) -> bool:
-    """Return whether a label set, as given by the user, is that of a model."""
-    known = public_classes(list(given))
-    kinds = {labels.dtype.kind for labels in (known, classes)}
-    same: bool = known.tolist() == classes.tolist()
-    return same and (len(kinds) == 1 or kinds <= set("iu"))
-
-
-def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
-    """Check that the choices of a fit agree with its releases."""
-    if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
-        raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
-    if "lift_" in facts:
-        own = facts["lift_"] > 0.0 and facts.get("features_") is None
-        if own is not (facts["lift_coef_"] is not None):
-            raise ModelFormatError(f"{where}: lift_ does not match lift_coef_")
-    if "kernel_" not in facts:
-        return
-    features = facts["features_"]
-    chosen = (
-        ("linear", None, None)
-        if features is None
-        else (features.kernel, features.gamma, features.n_components)
-    )
-    if chosen != tuple(facts[name] for name in ("kernel_", "gamma_", "n_components_")):
-        raise ModelFormatError(f"{where}: kernel_, gamma_ or n_components_ differs from features_")

@@ -11,11 +11,13 @@ import json
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
@@ -23,6 +25,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
+from dpsvm_fast import preprocessing as ours
+from dpsvm_fast.certificates import read_certificate
 from dpsvm_fast.certificates.record import exactly
 from dpsvm_fast.certificates.statement import (
     DRAFT,
@@ -31,6 +35,7 @@ from dpsvm_fast.certificates.statement import (
     certificate_schema,
 )
 from dpsvm_fast.data.encoder import leading_encoder
+from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.files import ROOM, checked_key, write_bytes
 from dpsvm_fast.persist.classes import (
@@ -38,12 +43,7 @@ from dpsvm_fast.persist.classes import (
     NOT_SAVED,
     SAVED_CLASSES,
     SavedClass,
-    check_facts,
-    check_holds,
-    check_promise,
     read_entries,
-    same_labels,
-    statement_from,
     table_schema,
     written,
 )
@@ -60,6 +60,8 @@ from dpsvm_fast.persist.values import (
     shown,
 )
 from dpsvm_fast.validation import check_integer, check_option, check_path
+from dpsvm_fast.verification import Verification, verify
+from dpsvm_fast.verification.verify import Comparison
 
 if TYPE_CHECKING:
     from dpsvm_fast.data import TableSchema
@@ -78,26 +80,20 @@ PIPELINES = ("Pipeline", "PrivatePipeline")
 COLUMNS = "ColumnTransformer"
 
 NOTHING = "passthrough"
-# Parameters that are parts, saved apart from the others.
-PARTS = ("steps", "transformers", "remainder")
+# Parameters that are parts, by class: fields of their own beside the other parameters.
+PARTS = {
+    **{name: {"steps"} for name in PIPELINES},
+    COLUMNS: {"transformers", "remainder"},
+    SEARCH: {"estimator"},
+}
 # Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
 MAX_STEPS = 1000
 # Least memory that reading a model may be limited to.
 MIN_ROOM = 1 << 20
 
 
-@dataclass
-class Reading:
-    """State while reading a model.
-
-    Parameters
-    ----------
-    verified : bool
-        Whether to recompute certificates.
-    """
-
-    verified: bool = True
-    statements: list[tuple[str, Statement]] = field(default_factory=list)
+# Certificates that were read with a model, each with its place.
+Statements = list[tuple[str, Statement]]
 
 
 def record_of(model: Any, where: str, *, fitted: bool = True) -> dict[str, Any]:
@@ -157,7 +153,7 @@ def _saved_class(model: Any, where: str) -> SavedClass:
 
 def _parameters_of(model: Any, saved: SavedClass, where: str) -> dict[str, Any]:
     """Return the parameters, checked by the class."""
-    others = {*saved.parameters, *NOT_SAVED, *PARTS}
+    others = {*saved.parameters, *NOT_SAVED, *PARTS.get(saved.name, ())}
     if saved.module.startswith("sklearn."):
         for name, given in inspect.signature(saved.kind).parameters.items():
             value = getattr(model, name)
@@ -220,7 +216,7 @@ def _columns_of(model: Any, where: str, *, fitted: bool) -> dict[str, Any]:
 
 
 def _columns_from(
-    record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
+    record: dict[str, Any], where: str, statements: Statements, *, fitted: bool
 ) -> dict[str, Any]:
     """Read the parts of a ColumnTransformer."""
     parts: list[Any] = []
@@ -232,7 +228,7 @@ def _columns_from(
         if isinstance(one, str):
             return refused(check_option, f"{where}[{shown(name)}]", one, ("drop", NOTHING))
         there = fitted and chosen and isinstance(one, dict) and "attributes" in one
-        step = model_from(one, f"{where}[{shown(name)}]", reading, fitted=there)
+        step = model_from(one, f"{where}[{shown(name)}]", statements, fitted=there)
         if not hasattr(step, "transform"):
             raise ModelFormatError(f"{where}[{shown(name)}]: expected a transformer")
         return step
@@ -298,8 +294,8 @@ def _does(step: object) -> bool:
     return step is not None and not isinstance(step, str)
 
 
-def model_from(record: object, where: str, reading: Reading, *, fitted: bool = True) -> Any:
-    """Restore the object that :func:`record_of` saved.
+def model_from(record: object, where: str, statements: Statements, *, fitted: bool = True) -> Any:
+    """Restore the object that :func:`record_of` saved, and add its certificates to a list.
 
     Raises
     ------
@@ -312,10 +308,22 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
             f"{where}: got the class {shown(name)}, which this version cannot load"
         )
     assert isinstance(record, dict)
-    refused(exactly, where, record, _fields(saved, record, fitted=fitted))
-    model = _build(saved, record, where, reading, fitted=fitted)
+    names = {"class", "parameters"} | PARTS.get(saved.name, set()) | ({"output"} & set(record))
     if fitted:
-        _set_fitted(model, saved, record, where, reading)
+        names |= {"attributes"} | ({"privacy"} if saved.private else set())
+        names |= {"best_estimator"} if saved.name == SEARCH else set()
+    refused(exactly, where, record, names)
+    parameters = read_entries(saved.parameters, record["parameters"], f"{where}.parameters")
+    if "estimator" in record:
+        inner = f"{where}.estimator"
+        parameters["estimator"] = model_from(record["estimator"], inner, statements, fitted=False)
+    if "steps" in record:
+        parameters["steps"] = _steps_from(record["steps"], where, statements, fitted=fitted)
+    if "transformers" in record:
+        parameters |= _columns_from(record, where, statements, fitted=fitted)
+    model = saved.kind(**parameters)
+    if fitted:
+        _set_fitted(model, saved, record, where, statements)
     if "output" in record:
         if not hasattr(model, "set_output"):
             raise ModelFormatError(f"{where}.output: set_output does not apply to this class")
@@ -324,35 +332,7 @@ def model_from(record: object, where: str, reading: Reading, *, fitted: bool = T
     return model
 
 
-def _fields(saved: SavedClass, record: dict[str, Any], *, fitted: bool) -> set[str]:
-    """Return the required fields of a record."""
-    name = saved.name
-    names = {"class", "parameters"} | ({"output"} & set(record))
-    names |= {"steps"} if name in PIPELINES else set()
-    names |= {"estimator"} if name == SEARCH else set()
-    names |= set(PARTS[1:]) if name == COLUMNS else set()
-    if fitted:
-        names |= {"attributes"} | ({"privacy"} if saved.private else set())
-        names |= {"best_estimator"} if name == SEARCH else set()
-    return names
-
-
-def _build(
-    saved: SavedClass, record: dict[str, Any], where: str, reading: Reading, *, fitted: bool
-) -> Any:
-    """Build the unfitted object."""
-    parameters = read_entries(saved.parameters, record["parameters"], f"{where}.parameters")
-    if "estimator" in record:
-        inner = f"{where}.estimator"
-        parameters["estimator"] = model_from(record["estimator"], inner, reading, fitted=False)
-    if "steps" in record:
-        parameters["steps"] = _steps_from(record["steps"], where, reading, fitted=fitted)
-    if "transformers" in record:
-        parameters |= _columns_from(record, where, reading, fitted=fitted)
-    return saved.kind(**parameters)
-
-
-def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) -> list[Any]:
+def _steps_from(records: object, where: str, statements: Statements, *, fitted: bool) -> list[Any]:
     """Read the steps of a pipeline, whose numbers of features must match."""
     steps: list[Any] = []
     if not isinstance(records, list) or not 0 < len(records) <= MAX_STEPS:
@@ -365,7 +345,7 @@ def _steps_from(records: object, where: str, reading: Reading, *, fitted: bool) 
             raise ModelFormatError(f"{where}: expected different names of steps, without '__'")
         inner = f"{where}[{shown(name)}]"
         last = len(steps) == len(records) - 1
-        step = NOTHING if record is None else model_from(record, inner, reading, fitted=fitted)
+        step = NOTHING if record is None else model_from(record, inner, statements, fitted=fitted)
         if record is not None and not last and not hasattr(step, "transform"):
             raise ModelFormatError(f"{inner}: expected a transformer before the last step")
         steps.append((name, step))
@@ -403,7 +383,7 @@ WIDTHS: dict[str, Any] = {
 
 
 def _set_fitted(
-    model: Any, saved: SavedClass, record: dict[str, Any], where: str, reading: Reading
+    model: Any, saved: SavedClass, record: dict[str, Any], where: str, statements: Statements
 ) -> None:
     """Set the fitted attributes."""
     if record["attributes"] is None and not saved.private and not saved.fits:
@@ -414,13 +394,12 @@ def _set_fitted(
     statement = None
     if saved.private:
         inside = f"{where}.privacy"
-        statement = statement_from(inside, record["privacy"])
-        check_promise(inside, statement, record)
-        reading.statements.append((inside, statement))
+        statement = _statement_of(inside, record)
+        statements.append((inside, statement))
         facts["privacy_"] = statement
-    check_facts(where, model, facts)
+    _check_facts(where, model, facts)
     if "best_estimator" in record:
-        facts["best_estimator_"] = _best_from(record, where, reading, statement, facts)
+        facts["best_estimator_"] = _best_from(record, where, statements, statement, facts)
     saved.refit(model, facts, where)
     if "transformers" in record:
         _join_columns(model, facts, where)
@@ -428,11 +407,15 @@ def _set_fitted(
 
 
 def _best_from(
-    record: dict[str, Any], where: str, reading: Reading, statement: Any, facts: dict[str, Any]
+    record: dict[str, Any],
+    where: str,
+    statements: Statements,
+    statement: Any,
+    facts: dict[str, Any],
 ) -> Any:
     """Read the released model of a search, with the search's statement, features and labels."""
-    best = model_from(record["best_estimator"], f"{where}.best_estimator", reading)
-    inner = [found for at, found in reading.statements if at.startswith(f"{where}.best_estimator")]
+    best = model_from(record["best_estimator"], f"{where}.best_estimator", statements)
+    inner = [found for at, found in statements if at.startswith(f"{where}.best_estimator")]
     if any(isinstance(found, type(statement)) and found != statement for found in inner):
         raise ModelFormatError(
             f"{where}.best_estimator: expected the certificate of the search that it comes from"
@@ -442,6 +425,132 @@ def _best_from(
         if own is not None and other is not None and not np.array_equal(own, other):
             raise ModelFormatError(f"{where}.best_estimator: has another {name} than the search")
     return best
+
+
+# Recomputations that are remembered: workers load the same model again and again.
+REMEMBERED = 64
+
+
+def _statement_of(where: str, record: dict[str, Any]) -> Any:
+    """Read the certificate in a record, which must be for the release saved with it."""
+    certificate = record["privacy"]
+    if not isinstance(certificate, Mapping):
+        raise ModelFormatError(f"{where}: got {shown(certificate)}, expected a certificate")
+    try:
+        statement = read_certificate(certificate)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelFormatError(
+            f"{where}: not a certificate that this version reads: {error}"
+        ) from None
+    compared = Comparison()
+    compared.fit(statement, record)
+    if compared.problems:
+        raise ModelFormatError(f"{where}: {compared.problems[0]}")
+    return statement
+
+
+def _check_holds(where: str, statement: Statement) -> None:
+    """Recompute the guarantee of a certificate; if it is not private, that of its noise.
+
+    Raises
+    ------
+    ModelFormatError
+        The guarantee does not follow from the numbers of the certificate.
+    """
+    found = _verified(statement.to_json(indent=None))
+    if not found:
+        verdict = "cannot be confirmed" if found.undecided else "does not hold"
+        raise ModelFormatError(
+            f"{where}: the certificate {verdict}: {found.problems[0]}; do not rely on the epsilon "
+            "and delta of this model"
+        )
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _verified(text: str) -> Verification:
+    """Return the result of ``verify``, ignoring the reasons why a statement is not private."""
+    # Whether its numbers follow from each other does not depend on who knows the seed.
+    statement: Any = read_certificate(text)
+    return verify(statement.in_private())
+
+
+def _check_facts(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Check that attributes and parameters fit each other.
+
+    The shapes of the attributes are already checked.
+    """
+    classes: Any = facts.get("classes_")
+    given = getattr(model, "classes", None)
+    if classes is not None and given is not None and not _same_labels(given, classes):
+        raise ModelFormatError(f"{where}: expected the same label set in classes and classes_")
+    _check_widths(where, model, facts)
+    _check_choices(where, facts)
+    loss = facts.get("_fitted_loss")
+    if loss is None:
+        return
+    n_rivals = len(classes)
+    if "ellipsoids_" in facts:
+        # Those of one class compete with all of the others.
+        n_classes, each = facts["ellipsoids_"].shape[:2]
+        n_rivals = (n_classes - 1) * each + 1
+    if loss.n_classes != n_rivals:
+        raise ModelFormatError(f"{where}: the loss is for another number of classes")
+
+
+def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
+    """Check the lengths of public parameters with a number for each feature."""
+    n_features = facts.get("n_features_in_")
+    if n_features is None:
+        return
+    spec = getattr(model, "spec", None)
+    if spec is not None and not (
+        spec.n_features == n_features and _same_labels(spec.classes, facts["classes_"])
+    ):
+        raise ModelFormatError(f"{where}: expected the features and classes of the specification")
+    names = facts.get("feature_names_in_")
+    sides: list[NDArray[Any]] = []
+    bounds, centre = vars(model).get("bounds"), vars(model).get("centre")
+    if bounds is not None and not isinstance(bounds, str):
+        given = checked_bounds(bounds)
+        if isinstance(given, NamedBounds):
+            refused(given.in_order, names, where=f"{where}: ")
+        sides += given
+    if centre is not None:
+        sides.append(np.asarray(centre))
+    if any(side.ndim == 1 and side.size != n_features for side in sides):
+        raise ModelFormatError(f"{where}: expected bounds, or a centre, of {n_features} numbers")
+    if isinstance(model, ours.PublicSplines):
+        refused(model.functions, n_features, names, where=f"{where}: ")
+    if isinstance(model, ours.PublicImageFeatures):
+        refused(model.grids, n_features, where=f"{where}: ")
+
+
+def _same_labels(given: Any, classes: NDArray[Any]) -> bool:
+    """Return whether a label set, as given by the user, is that of a model."""
+    known = public_classes(list(given))
+    kinds = {labels.dtype.kind for labels in (known, classes)}
+    same: bool = known.tolist() == classes.tolist()
+    return same and (len(kinds) == 1 or kinds <= set("iu"))
+
+
+def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
+    """Check that the choices of a fit agree with its releases."""
+    if "whitened_" in facts and facts["whitened_"] is not (facts["whitening_"] is not None):
+        raise ModelFormatError(f"{where}: whitened_ does not match whitening_")
+    if "lift_" in facts:
+        own = facts["lift_"] > 0.0 and facts.get("features_") is None
+        if own is not (facts["lift_coef_"] is not None):
+            raise ModelFormatError(f"{where}: lift_ does not match lift_coef_")
+    if "kernel_" not in facts:
+        return
+    features = facts["features_"]
+    chosen = (
+        ("linear", None, None)
+        if features is None
+        else (features.kernel, features.gamma, features.n_components)
+    )
+    if chosen != tuple(facts[name] for name in ("kernel_", "gamma_", "n_components_")):
+        raise ModelFormatError(f"{where}: kernel_, gamma_ or n_components_ differs from features_")
 
 
 LONGEST_VERSION = 100
@@ -532,9 +641,7 @@ def save_model(
     described = None if schema is None else schema.to_dict()
     try:
         # Nothing is saved that could not be loaded. The certificate is from this object's own fit.
-        made = model_from(record, "model", Reading(verified=False))
-        if schema is not None:
-            _check_table(made, schema)
+        _check_table(model_from(record, "model", []), schema)
     except ModelFormatError as error:
         raise InvalidParameterError(f"{error}; restore it or fit again before saving") from None
     contents = {
@@ -715,7 +822,7 @@ def read_model(
     try:
         document = document_of(where, room)
         signature = check_seals(document, secret)
-        return _saved_model(document, signature, Reading(verified=verify))
+        return _saved_model(document, signature, verify=verify)
     except ModelFormatError as error:
         raise ModelFormatError(f"{str(where)!r} {error}") from None
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
@@ -800,32 +907,27 @@ def _object(description: str, properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _saved_model(document: Mapping[str, Any], signature: str, reading: Reading) -> SavedModel:
+def _saved_model(document: Mapping[str, Any], signature: str, *, verify: bool) -> SavedModel:
     """Return the contents of a document whose digest and signature are checked."""
-    version = document["library_version"]
+    version, described = document["library_version"], document["schema"]
     if not isinstance(version, str) or not 0 < len(version) <= LONGEST_VERSION:
         raise ModelFormatError(f"has the library_version {shown(version)}, expected a text")
+    statements: Statements = []
     try:
-        estimator = model_from(document["model"], "model", reading)
-        schema = _schema_from(document["schema"], estimator)
-        for where, statement in reading.statements if reading.verified else ():
-            check_holds(where, statement)
+        estimator = model_from(document["model"], "model", statements)
+        schema = None if described is None else table_schema(described, where="schema: ")
+        _check_table(estimator, schema)
+        for where, statement in statements if verify else ():
+            _check_holds(where, statement)
     except ModelFormatError as error:
         raise ModelFormatError(f"cannot be loaded: {error}") from None
     return SavedModel(estimator, schema, VERSION, version, signature)
 
 
-def _schema_from(record: Any, estimator: Any) -> TableSchema | None:
-    """Read the table's schema, which must fit the model's features."""
-    if record is None:
-        return None
-    schema = table_schema(record, where="schema: ")
-    _check_table(estimator, schema)
-    return schema
-
-
-def _check_table(estimator: Any, schema: Any) -> None:
-    """Check that rows of the table are valid for the model."""
+def _check_table(estimator: Any, schema: TableSchema | None) -> None:
+    """Check that rows of the table, if it is described, are valid for the model."""
+    if schema is None:
+        return
     encoder = leading_encoder(estimator)
     n_features = getattr(estimator, "n_features_in_", None)
     n_features = n_features if encoder is None else len(encoder.get_feature_names_out())
@@ -836,5 +938,5 @@ def _check_table(estimator: Any, schema: Any) -> None:
     classes = getattr(estimator, "classes_", None)
     if classes is None or schema.classes is None:
         return
-    if not same_labels(schema.classes, classes):
+    if not _same_labels(schema.classes, classes):
         raise ModelFormatError("schema: the table and the model have different classes")

@@ -96,9 +96,9 @@ def numbers_from(where: str, record: object, shape: Shape) -> NDArray[np.float64
     """
     made: NumbersRecord = refused(NumbersRecord.read, record, where=f"{where}: ")
     given = made.shape
-    pairs = zip(given, shape, strict=False)
     fits = len(given) == len(shape) and all(
-        n == expected or (expected is None and n > 0) for n, expected in pairs
+        n > 0 if expected is None else n == expected
+        for n, expected in zip(given, shape, strict=True)
     )
     if not fits:
         wanted = ", ".join("any" if n is None else str(n) for n in shape)
