@@ -33,7 +33,7 @@ NAME, DATE = 34, 14
     ),
 )
 @click.argument("file", type=ui.FILE, metavar="MODEL|CERTIFICATE")
-@ui.option("--certificate", ui.FILE, "Certificate to write, for verify.")
+@ui.option("--certificate", ui.FILE, "Certificate file to write; check it with 'verify'.")
 @ui.option("--force", "Replace an existing file.", is_flag=True)
 @ui.option("--key", ui.FILE, "File with the key that a model was signed with.")
 @ui.model_memory_option
@@ -138,7 +138,7 @@ def _checks(statement: Any) -> list[str]:
     return [
         f"epsilon = {statement.epsilon:g} was agreed for these data.",
         delta,
-        f"Nobody has more data than the protected unit: {statement.protected}.",
+        f"No person contributes more than {statement.protected}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         'The items under "Not covered" are acceptable here.',
         "Other releases from the same data are counted: dpsvm-fast budget show FILE.",
@@ -181,7 +181,12 @@ UNDECIDED_ADVICE = (
 @ui.option("--model", ui.FILE, "Saved model that the certificate must match.")
 @ui.option("--key", ui.FILE, "File with the key that it was signed with.")
 @ui.model_memory_option
-@ui.option("--policy", ui.FILE, "TOML or JSON with the rules; see docs/command_line.md.")
+@ui.option(
+    "--policy",
+    ui.FILE,
+    "TOML or JSON with the largest epsilon and delta; optional: adjacency, unit, exact_noise, "
+    "forbidden_caveats.",
+)
 @ui.pass_screen
 def verify_command(screen: ui.Screen, file: Path, **options: Any) -> int:
     """Recompute the epsilon and delta of a certificate or a saved model.

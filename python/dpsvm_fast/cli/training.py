@@ -215,12 +215,12 @@ budget_options = ui.together(
         metavar="NAMES",
     ),
     ui.option("--seed", "random_state", ui.Integer(0), "Seed of the noise: NOT PRIVATE."),
-    ui.option("--threads", "n_threads", ui.Integer(1), "[default: all cores]"),
+    ui.option("--threads", "n_threads", ui.Integer(1), "Number of threads.  [default: all cores]"),
 )
 # Files that training writes.
 model_file_options = ui.together(
     ui.option("-o", "--output", ui.FILE, "Model file to write (JSON)."),
-    ui.option("--certificate", ui.FILE, "Certificate to write, for verify."),
+    ui.option("--certificate", ui.FILE, "Certificate file to write; check it with 'verify'."),
     ui.option("--test-data", ui.FILE, "PUBLIC rows to test on, without noise."),
     ui.option("--force", "Replace existing files.", is_flag=True),
 )

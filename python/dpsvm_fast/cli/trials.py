@@ -31,7 +31,7 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 WIDTH = 79
 
-threads_option = ui.option("--threads", ui.Integer(1), "Threads.  [default: all cores]")
+threads_option = ui.option("--threads", ui.Integer(1), "Number of threads.  [default: all cores]")
 
 # ``dpsvm-fast demo``: private models of scikit-learn's handwritten digits.
 
@@ -329,10 +329,10 @@ LINE = "{:<30} {:<12} {:>7} {:>9}  {:<15} {:>8} {:>7}"
 @ui.option(
     "--epsilon",
     ui.Reals(0.0),
-    "Claimed epsilon; comma-separated or repeated.",
+    "Claimed epsilon; comma-separated or repeated.  [default: 1,4]",
     multiple=True,
     default=((1.0, 4.0),),
-    show_default="1,4",
+    show_default=False,
 )
 @ui.option("--mechanism", "Only mechanisms whose name contains WORD.", metavar="WORD")
 @threads_option

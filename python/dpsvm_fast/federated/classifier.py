@@ -286,7 +286,7 @@ def finalize(
     """
     missing = sorted({part.name for part in spec.rounds} - set(results))
     if missing:
-        raise InvalidParameterError(f"results: no sum of rounds {missing}")
+        raise InvalidParameterError(f"results: the sums of rounds {missing} are missing")
     mean, n_records = mean_of(spec, spec.round("model"), results["model"])
     loss = spec.trained_loss
     weights = mean.reshape(loss.n_scores, -1)
