@@ -138,7 +138,7 @@ def _checks(statement: Any) -> list[str]:
     return [
         f"epsilon = {statement.epsilon:g} was agreed for these data.",
         delta,
-        f"No person contributes more than {statement.protected}.",
+        f"Each person's data lie within one protected unit: {statement.protected}.",
         "Everything assumed public was known, or chosen, without looking at the data.",
         'The items under "Not covered" are acceptable here.',
         "Other releases from the same data are counted: dpsvm-fast budget show FILE.",
