@@ -1373,9 +1373,10 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     They start at 0, except for sampled steps in one direction.
     """
     inner, size = ungrouped(event)
-    if not inner.inside:
-        points: tuple[Array, Array] = inner.charge(_Points(size, way, cut))
-        return points
+    if isinstance(inner, SubsampledGaussianEvent):
+        return step_points(inner.noise_multiplier, inner.sampling_rate, size, way, cut)
+    if isinstance(inner, ObjectiveEvent):
+        return _of_group(inner, size)
     curve, known = _profile(event)
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
@@ -1389,21 +1390,6 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
         known = known[:: 1 + known.size // COMPOSED_POINTS]
     x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), known)
     return x, np.array([curve(float(point)) for point in x])
-
-
-class _Points(NamedTuple):
-    """Makes the points of an event for ``size`` records, by the method with its tag."""
-
-    size: int
-    way: str
-    cut: float
-
-    def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> tuple[Array, Array]:
-        z, q = event.noise_multiplier, event.sampling_rate
-        return step_points(z, q, self.size, self.way, self.cut)
-
-    def add_objective(self, event: ObjectiveEvent) -> tuple[Array, Array]:
-        return _of_group(event, self.size)
 
 
 def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size: int = 1) -> float:
