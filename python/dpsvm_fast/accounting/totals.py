@@ -55,6 +55,9 @@ ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 MAX_CHOICES = 40
 # Standard deviations below its mean that the loss of a joined step nearly never falls.
 NEARLY_SURELY = 3.0
+# Binary digits of the larger amounts that are tried first: many totals share them, and what is
+# known of them.
+FEW_DIGITS = 3
 
 
 @dataclass
@@ -305,9 +308,9 @@ def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | Non
     return (AlternativesEvent(tuple(kept), event.adjacency) if kept else None), largest
 
 
-def few_digits(number: Fraction, digits: int) -> Fraction:
-    """Round a number up to about ``digits`` binary digits."""
-    exponent = number.numerator.bit_length() - number.denominator.bit_length() - digits
+def few_digits(number: Fraction) -> Fraction:
+    """Round a number up to about ``FEW_DIGITS`` binary digits."""
+    exponent = number.numerator.bit_length() - number.denominator.bit_length() - FEW_DIGITS
     return math.ceil(number / Fraction(2) ** exponent) * Fraction(2) ** exponent
 
 

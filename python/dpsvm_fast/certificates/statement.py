@@ -102,14 +102,12 @@ class Occasion(Record):
     parameter: Annotated[str, field.Options("data_norm", "bounds", "param_grid", "model")]
     parameters: tuple[Annotated[str, field.Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
     labels: Annotated[str, field.Options("given", "read")] | None = None
-    assumed: Annotated[
-        tuple[Annotated[str, field.Options(*words.ASSUMED)], ...], field.OmitIfEmpty()
-    ] = ()
-    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    assumed: field.Several[Annotated[str, field.Options(*words.ASSUMED)]] = ()
+    functions: field.Several[StepTitle] = ()
     feature_seed: Annotated[int, field.Range(0)] | None = None
-    periods: Annotated[tuple[Period, ...], field.OmitIfEmpty()] = ()
-    learned: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
-    uncovered: Annotated[tuple[UncoveredCaveat, ...], field.OmitIfEmpty()] = ()
+    periods: field.Several[Period] = ()
+    learned: field.Several[StepTitle] = ()
+    uncovered: field.Several[UncoveredCaveat] = ()
     cluster: Annotated[str, field.Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
 
     def joined(self, before: Occasion) -> Occasion:
@@ -412,12 +410,12 @@ class PrivacyStatement(ReleaseStatement):
 
     mechanism: Annotated[str, field.Options(*words.MECHANISMS)]
     loss: Annotated[str, field.Options(*words.LOSSES, "none")]
-    sensitivity: Annotated[Sensitivity | None, field.OmitIfEmpty()] = None
-    noise: Annotated[Noise | None, field.OmitIfEmpty()] = None
-    objective: Annotated[ObjectiveNoise | None, field.OmitIfEmpty()] = None
-    descent: Annotated[Descent | None, field.OmitIfEmpty()] = None
-    parts: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
-    reserved: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
+    sensitivity: Annotated[Sensitivity | None, field.OmitIfDefault()] = None
+    noise: Annotated[Noise | None, field.OmitIfDefault()] = None
+    objective: Annotated[ObjectiveNoise | None, field.OmitIfDefault()] = None
+    descent: Annotated[Descent | None, field.OmitIfDefault()] = None
+    parts: field.Several[ReleasePart] = ()
+    reserved: field.Several[ReleasePart] = ()
 
     def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise, sums and labels belong together."""
@@ -979,7 +977,7 @@ class PipelineStatement(Statement):
 
     epsilon: Annotated[field.NonNegative, field.PRIVACY_LOSS]
     steps: Annotated[tuple[PipelineStep, ...], field.Range(1)]
-    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    functions: field.Several[StepTitle] = ()
 
     def _rules(self) -> Iterator[tuple[object, str]]:
         """Statements can be composed."""

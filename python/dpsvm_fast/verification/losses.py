@@ -15,6 +15,7 @@ cells of u and by chords in s (docs/proofs/accountant.md, "What verify computes"
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -77,6 +78,7 @@ ROUNDING = 2e-15
 # A Gaussian parameter below which differences of Mills ratios are taken by their slope; that adds
 # at most t^2 / 6 of delta.
 SMALL_MU, MIDDLE = 1e-4, 5.0
+MAX_FLOAT = sys.float_info.max
 # Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -127,21 +129,21 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    low, high = 0.0, mu
-    while gaussian_delta(high, mu) > delta:
+    return crossing(lambda e: gaussian_delta(e, mu) - delta, 0.0, mu, rtol=1e-14, maxiter=2000)
+
+
+def crossing(
+    excess: Callable[[float], float], low: float, high: float, most: float = MAX_FLOAT, **how: Any
+) -> float:
+    """Return where a falling function of epsilon is 0, above ``low`` and perhaps ``high``.
+
+    Infinity if it is positive up to ``most``. Tolerances are those of SciPy's ``brentq``.
+    """
+    while excess(high) > 0.0:
         low, high = high, 2.0 * high
-        if math.isinf(high):
+        if high > most:
             return math.inf
-    return float(
-        brentq(
-            lambda e: gaussian_delta(e, mu) - delta,
-            low,
-            high,
-            xtol=1e-300,
-            rtol=1e-14,
-            maxiter=2000,
-        )
-    )
+    return float(brentq(excess, low, high, **({"xtol": 1e-300} | how)))
 
 
 def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
@@ -542,23 +544,23 @@ def _normal_nodes(K: int) -> tuple[Array, Array]:
 def power(masses: Array, n: int) -> tuple[Array, float]:
     """Return the convolution power of masses with sums at most 1, and the 2-norm of its error.
 
-    Mass beyond the grid wraps around, where it only adds. Powers are computed as products, so each
-    has the rounding error of one multiplication.
+    Mass beyond the grid wraps around, where it only adds.
     """
     points = masses.shape[-1]
     size = 2 ** math.ceil(math.log2(2 * points))
-    base: Any = np.fft.rfft(masses, size)
-    result: Any = None
-    exponent = n
-    while True:
-        if exponent & 1:
-            result = base if result is None else result * base
-        exponent >>= 1
-        if not exponent:
-            break
-        base = base * base
-    law = np.maximum(np.fft.irfft(result, size)[..., :points], 0.0)
+    spectrum = power_of_spectrum(np.fft.rfft(masses, size), n)
+    law = np.maximum(np.fft.irfft(spectrum, size)[..., :points], 0.0)
     return law, (8.0 * (math.log2(size) + 2.0) * (n + 1) + 8.0 * n) * UNIT
+
+
+def power_of_spectrum(base: Any, exponent: int) -> Any:
+    """Return a power as products, each with the rounding error of one multiplication."""
+    result = np.ones_like(base)
+    for place in range(exponent.bit_length()):
+        if exponent >> place & 1:
+            result = result * base
+        base = base * base
+    return result
 
 
 # Logarithm of the smallest delta of a table, and the largest epsilon.
