@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from dpsvm_fast.certificates import record as field
-from dpsvm_fast.certificates import words
+from dpsvm_fast.certificates import render, words
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
     GaussianEvent,
@@ -42,20 +42,6 @@ from dpsvm_fast.certificates.releases import (
     ReleasePart,
     SecureRound,
     Sensitivity,
-)
-from dpsvm_fast.certificates.render import (
-    ALONE,
-    CHECK,
-    STEPS_BEFORE,
-    Sections,
-    derivation_of_fit,
-    federated_promise,
-    notebook,
-    odds,
-    page,
-    promise_of_fit,
-    secure_sum_derivation,
-    trust,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
@@ -134,7 +120,7 @@ class Statement(Record):
     SUBJECT: ClassVar[str] = "release"
     NOISE: ClassVar[str] = "Its noise"
     PROOF: ClassVar[str] = ""
-    CHECK: ClassVar[str] = CHECK
+    CHECK: ClassVar[str] = render.CHECK
 
     epsilon: field.Epsilon
     delta: field.Delta
@@ -156,7 +142,7 @@ class Statement(Record):
             """On what the promise rests."""
 
         @property
-        def sections(self) -> Sections:
+        def sections(self) -> render.Sections:
             """Titles and items of its text, before what all kinds have."""
 
         def promise(self, bound: str) -> str:
@@ -204,11 +190,11 @@ class Statement(Record):
         return not self.not_private_reasons
 
     def __str__(self) -> str:
-        return page(self)
+        return render.page(self)
 
     def _repr_html_(self) -> str:
         """Prose in notebooks."""
-        return notebook(str(self))
+        return render.notebook(str(self))
 
     def for_group(
         self, size: int, *, delta: float | None = None, epsilon: float | None = None
@@ -477,13 +463,13 @@ class PrivacyStatement(ReleaseStatement):
         )
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """How the numbers follow."""
-        return (("How it follows", derivation_of_fit(self)),)
+        return (("How it follows", render.derivation_of_fit(self)),)
 
     def promise(self, bound: str) -> str:
         """Return the guarantee in a few sentences."""
-        return promise_of_fit(self, bound)
+        return render.promise_of_fit(self, bound)
 
 
 # What a model trained across parties promises, and under which trust.
@@ -667,13 +653,16 @@ class FederatedStatement(Statement):
         return words.FEDERATED_DIFFERENCE[self.unit]
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """Who is trusted, and how the numbers follow."""
-        return (("Trust", trust(self)), ("How it follows", secure_sum_derivation(self)))
+        return (
+            ("Trust", render.trust(self)),
+            ("How it follows", render.secure_sum_derivation(self)),
+        )
 
     def promise(self, bound: str) -> str:
         """Return the guarantee in a few sentences."""
-        return federated_promise(self, bound)
+        return render.federated_promise(self, bound)
 
 
 # What a search over parameters promises: all its fits, the choice and the refit together.
@@ -841,7 +830,7 @@ class SelectionStatement(ReleaseStatement):
         )
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """How the numbers follow, and what was compared."""
         return (("How it follows", self._derivation()), ("Candidates", self.candidates))
 
@@ -849,7 +838,7 @@ class SelectionStatement(ReleaseStatement):
         """Return the guarantee in a few sentences."""
         return (
             "The search, that is the chosen parameters and the released model together, is "
-            f"differentially private with {bound}. {STEPS_BEFORE}"
+            f"differentially private with {bound}. {render.STEPS_BEFORE}"
         )
 
     def _derivation(self) -> tuple[str, ...]:
@@ -1048,14 +1037,14 @@ class PipelineStatement(Statement):
         return found
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """The steps."""
         return (("Steps", tuple(map(str, self.steps))),)
 
     def promise(self, bound: str) -> str:
         """Return the guarantee in a few sentences."""
         together = f"All fitted steps together are differentially private with {bound}."
-        return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"
+        return f"{together} {render.odds(self.epsilon, self.delta)} {render.ALONE}"
 
 
 # Certificates of every kind, read back as the statements that they were written from.
