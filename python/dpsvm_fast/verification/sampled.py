@@ -175,9 +175,8 @@ class _Law:
             tilted = tilt * loss + log
             inside = np.flatnonzero(tilted > float(tilted.max()) - DEPTH)
             low, high = x[max(inside[0] - 1, 0)], x[min(inside[-1] + 1, x.size - 1)]
-            done = inside.size > 0.25 * x.size
             x = np.linspace(low, high, FIRST_NODES)
-            if done:
+            if inside.size > 0.25 * FIRST_NODES:
                 break
         loss, log = self.at(x)
         step = float(x[1] - x[0]) / (self.z * math.sqrt(2.0 * math.pi))
