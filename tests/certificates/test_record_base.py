@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from dpsvm_fast.certificates.record import (
     Count,
     Excluding,
-    OmitIfEmpty,
+    OmitIfDefault,
     Options,
     Positive,
     Range,
@@ -60,7 +60,7 @@ class Group(Shape):
     shapes: Annotated[tuple[Annotated[Shape, Excluding(("group",))], ...], Range(1)]
     name: Text | None
     colour: Annotated[str, Options("red", "blue")] = "red"
-    layers: Annotated[tuple[Count, ...], OmitIfEmpty()] = ()
+    layers: Annotated[tuple[Count, ...], OmitIfDefault()] = ()
 
     def check(self) -> None:
         """Refuse more layers than shapes."""

@@ -419,11 +419,13 @@ def test_the_cut_of_a_sum_at_its_cap_is_paid_for(monkeypatch: pytest.MonkeyPatch
 
         monkeypatch.setattr(joint, "_laws_of_xi", laws)
         levels = (level, level, level)
-        return joint._Sum(setting, setting.kappa, True, levels, (0.01, 6, 1.0)).at(level)
+        return joint._Sum(setting, setting.kappa, levels, (0.01, 6, 1.0), logarithmic=True).at(
+            level
+        )
 
     w, masses = joint.largest_nodes(n)
     knots = np.arange(-joint.BEYOND, joint.BEYOND + 1.0, 0.001)
-    heights = joint._Payoff(knots, setting, ratio, True, 0.001).heights(level)
+    heights = joint._Payoff(knots, setting, ratio, 0.001, logarithmic=True).heights(level)
     exact = float(masses @ np.interp(w + cap, knots, heights))
     assert exact <= bound(may_pass=True) < 1.6 * exact
     # Without that the bound would be none.
@@ -502,7 +504,7 @@ def test_laws_that_many_nodes_share_are_bounds_and_close(
 
     def bound() -> float:
         levels = (level, level, level)
-        return joint._Sum(setting, 0.3, True, levels, joint.COARSE).at(level)
+        return joint._Sum(setting, 0.3, levels, joint.COARSE, logarithmic=True).at(level)
 
     shared = bound()
     monkeypatch.setattr(joint, "TOGETHER", 0.0)
@@ -552,7 +554,7 @@ def test_the_joint_law_of_three_classes_is_what_quadrature_says(
     exact = three_classes(setting, theta1, logarithmic, level + price)
     for grid in (joint.QUICK, joint.FINE):
         levels = (level, level, level)
-        found = joint._Sum(setting, theta1, logarithmic, levels, grid).at(level)
+        found = joint._Sum(setting, theta1, levels, grid, logarithmic=logarithmic).at(level)
         assert exact * (1.0 - 3e-4) <= found <= exact * 1.004
 
 

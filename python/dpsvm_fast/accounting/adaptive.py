@@ -13,9 +13,10 @@ Proofs: docs/proofs/adaptive_composition.md.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import NamedTuple
 
 from scipy.special import erf, erfinv, log_ndtr, ndtri_exp
@@ -50,7 +51,9 @@ ERROR = 1e-12
 
 
 class Size(NamedTuple):
-    """Size of one event: its Gaussian and pure parts, and the probability of an infinite loss.
+    """Size of events: their Gaussian and pure parts, and the probability of an infinite loss.
+
+    Also the limits of such a size.
 
     Parameters
     ----------
@@ -58,8 +61,8 @@ class Size(NamedTuple):
         Square of the parameter of a Gaussian release that simulates it.
     leak : Fraction
         Probability of an outright leak.
-    epsilon : Fraction or None
-        Epsilon of a pure event, apart from an outright leak; None for other events.
+    epsilon : Fraction or infinity
+        Epsilon of pure events, apart from an outright leak; infinity with other events.
     distance : Fraction
         Sum of the distances from the laws that the rest is about.
     n_distances : int
@@ -68,22 +71,18 @@ class Size(NamedTuple):
 
     square: Fraction
     leak: Fraction
-    epsilon: Fraction | None
+    epsilon: Fraction | float
     distance: Fraction = Fraction(0)
     n_distances: int = 0
 
+    @property
+    def basic(self) -> float:
+        """Sum of the epsilons, rounded up."""
+        return fraction_up(self.epsilon) if isinstance(self.epsilon, Fraction) else math.inf
+
     def plus(self, other: Size) -> Size:
         """Return the size of both events together."""
-        both = None
-        if self.epsilon is not None and other.epsilon is not None:
-            both = self.epsilon + other.epsilon
-        return Size(
-            self.square + other.square,
-            self.leak + other.leak,
-            both,
-            self.distance + other.distance,
-            self.n_distances + other.n_distances,
-        )
+        return Size(*map(operator.add, self, other))
 
     def leak_near_gaussian(self, mu: float) -> Fraction:
         """Return the loss with distances between Gaussian releases of at most that size.
@@ -102,17 +101,9 @@ class Size(NamedTuple):
         return self.leak + Fraction(distance_delta(self.distance, epsilon))
 
 
-class Limits(NamedTuple):
-    """Limits on the sums of sizes."""
-
-    square: Fraction
-    leak: Fraction
-    epsilon: Fraction
-
-
 NOTHING = Size(Fraction(0), Fraction(0), Fraction(0))
 # Of an event that no limit admits: nothing is known of it at the delta that it may have.
-UNKNOWN = Size(Fraction(10**40), Fraction(0), None)
+UNKNOWN = Size(Fraction(10**40), Fraction(0), math.inf)
 
 
 def pure_mu(epsilon: float) -> float:
@@ -174,7 +165,7 @@ class AdaptiveComposition:
         size, whole = self._size, Fraction(delta)
         if size.square >= UNKNOWN.square:
             return math.inf
-        basic = math.inf if size.epsilon is None else fraction_up(size.epsilon)
+        basic = size.basic
         if math.isfinite(basic) and size.leak_near_pure(basic) > whole:
             basic = math.inf
         mu = sqrt_up(fraction_up(size.square))
@@ -194,16 +185,15 @@ class AdaptiveComposition:
         left = limits.square - size.square
         if left > 0 and _is_gaussian(size, limits):
             by_square = pure_of_mu(sqrt_down(fraction_down(left)))
-        if _is_basic(size, limits) and size.epsilon is not None:
-            by_sum = fraction_down(limits.epsilon - size.epsilon)
+        if _is_basic(size, limits):
+            by_sum = fraction_down(Fraction(limits.epsilon) - Fraction(size.epsilon))
         return max(by_square, by_sum)
 
     def odometer(self, delta: float, tuned_to: float) -> tuple[float, float]:
         """Return epsilon and delta that hold at any time, also one chosen by results."""
         size = self._size
-        basic, leak = math.inf, 1.0
-        if size.epsilon is not None:
-            basic = fraction_up(size.epsilon)
+        basic, leak = size.basic, 1.0
+        if math.isfinite(basic):
             leak = min(1.0, fraction_up(size.leak_near_pure(basic)))
         if delta < MIN_DELTA:
             return basic, leak if math.isfinite(basic) else fraction_up(size.leak)
@@ -219,30 +209,26 @@ class AdaptiveComposition:
         return crossed, add_up(by_size, delta)
 
 
-def _limits(epsilon: float, delta: float) -> Limits:
+def _limits(epsilon: float, delta: float) -> Size:
     """Limits of a filter for that budget."""
-    kept = _gaussian_delta(delta)
+    leak = mul_down(delta, LEAK_SHARE)
+    kept = add_down(delta, -leak)
     mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= MIN_DELTA else 0.0
-    return Limits(Fraction(mu) ** 2, Fraction(mul_down(delta, LEAK_SHARE)), Fraction(epsilon))
+    return Size(Fraction(mu) ** 2, Fraction(leak), Fraction(epsilon))
 
 
-def _is_basic(size: Size, limits: Limits) -> bool:
+def _is_basic(size: Size, limits: Size) -> bool:
     """Whether all is pure and within the limits."""
-    if size.epsilon is None or size.epsilon > limits.epsilon:
+    if size.epsilon > limits.epsilon:
         return False
-    return size.leak_near_pure(fraction_up(limits.epsilon)) <= limits.leak
+    return size.leak_near_pure(limits.basic) <= limits.leak
 
 
-def _is_gaussian(size: Size, limits: Limits) -> bool:
+def _is_gaussian(size: Size, limits: Size) -> bool:
     """Whether all is within the limits as Gaussian releases."""
     if size.square > limits.square:
         return False
     return size.leak_near_gaussian(sqrt_up(fraction_up(limits.square))) <= limits.leak
-
-
-def _gaussian_delta(delta: float) -> float:
-    """Delta without the share that is reserved for leaks."""
-    return add_down(delta, -mul_down(delta, LEAK_SHARE))
 
 
 def boundary(square: float, delta: float, prior: float) -> float:
@@ -267,24 +253,15 @@ def boundary(square: float, delta: float, prior: float) -> float:
 def _size_of(event: PrivacyEvent, pair: float) -> Size:
     """Size of an event; one known by its profile counts by its epsilon at delta ``pair``."""
     if isinstance(event, ParallelEvent):
-        # The largest of each number over the branches, none where one has none.
-        sizes = []
-        for branch in event.branches:
-            size = NOTHING
-            for inner in branch:
-                size = size.plus(_size_of(inner, pair))
-            sizes.append(size)
-        epsilons = [size.epsilon for size in sizes if size.epsilon is not None]
-        return Size(
-            max(size.square for size in sizes),
-            max(size.leak for size in sizes),
-            max(epsilons) if len(epsilons) == len(sizes) else None,
-            max(size.distance for size in sizes),
-            max(size.n_distances for size in sizes),
-        )
+        # The largest of each number over the branches.
+        sizes = [
+            reduce(Size.plus, (_size_of(inner, pair) for inner in branch), NOTHING)
+            for branch in event.branches
+        ]
+        return Size(*map(max, zip(*sizes, strict=True)))
     totals = of_events([event])
     if totals.mu_squared:
-        return Size(totals.mu_squared, Fraction(0), None)
+        return Size(totals.mu_squared, Fraction(0), math.inf)
     if totals.distance:
         return Size(Fraction(0), Fraction(0), Fraction(0), totals.distance, 1)
     if totals.pure:
@@ -301,7 +278,7 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
         moved = 2.0 if event.adjacency == "replace_one" else 1.0
         square = Fraction(div_up(moved, noise_multiplier)) ** 2 * n_steps
         if square <= by_profile.square:
-            return Size(square, Fraction(0), None)
+            return Size(square, Fraction(0), math.inf)
     return by_profile
 
 

@@ -59,6 +59,7 @@ from dpsvm_fast.accounting.stopping import (
     stopped_zcdp_delta,
 )
 from dpsvm_fast.accounting.totals import (
+    FEW_DIGITS,
     CurvedEvent,
     Grouped,
     Totals,
@@ -422,7 +423,7 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
         left = _short(left)
     found = _epsilon(Mixture.of(choice), left, quick=quick)
     # A part with a rare and huge loss makes the grid for all coarse.
-    simple = BasicComposition(Mixture.of(choice.changed(rounded_up)))
+    simple = BasicComposition(Mixture.of(choice.changed(few_digits)))
     found = min(found, simple.simple_epsilon(left, found))
     return min(choice.pure_epsilon, found) if choice.is_pure else found
 
@@ -1373,9 +1374,10 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     They start at 0, except for sampled steps in one direction.
     """
     inner, size = ungrouped(event)
-    if not inner.inside:
-        points: tuple[Array, Array] = inner.charge(_Points(size, way, cut))
-        return points
+    if isinstance(inner, SubsampledGaussianEvent):
+        return step_points(inner.noise_multiplier, inner.sampling_rate, size, way, cut)
+    if isinstance(inner, ObjectiveEvent):
+        return _of_group(inner, size)
     curve, known = _profile(event)
     enough = max(curve(4.0 * LARGEST_EPSILON) * CLOSE, 1e-17)
     top = 1.0
@@ -1389,21 +1391,6 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
         known = known[:: 1 + known.size // COMPOSED_POINTS]
     x = np.union1d(np.linspace(0.0, top, COMPOSED_POINTS), known)
     return x, np.array([curve(float(point)) for point in x])
-
-
-class _Points(NamedTuple):
-    """Makes the points of an event for ``size`` records, by the method with its tag."""
-
-    size: int
-    way: str
-    cut: float
-
-    def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> tuple[Array, Array]:
-        z, q = event.noise_multiplier, event.sampling_rate
-        return step_points(z, q, self.size, self.way, self.cut)
-
-    def add_objective(self, event: ObjectiveEvent) -> tuple[Array, Array]:
-        return _of_group(event, self.size)
 
 
 def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size: int = 1) -> float:
@@ -1482,10 +1469,8 @@ def _check_size(group_size: object) -> int:
     return check_integer("group_size", group_size, 1, LARGEST_GROUP)
 
 
-# Binary digits of the larger amounts that are tried first: many totals share them, and what is
-# known of them. What an epsilon may be too large by: a share of the budget, and at most so much.
-FEW_DIGITS, NEARLY, MAX_ABOVE = 3, 0.01, 1.0
-rounded_up = partial(few_digits, digits=FEW_DIGITS)
+# What an epsilon may be too large by: a share of the budget, and at most so much.
+NEARLY, MAX_ABOVE = 0.01, 1.0
 
 
 class Composition:
@@ -1546,7 +1531,7 @@ class Composition:
 
     def simple_epsilon(self) -> float:
         """Return epsilon by basic composition; infinity where it exceeds the budget."""
-        larger = (choice.changed(rounded_up) for choice in choices(self._totals))
+        larger = (choice.changed(few_digits) for choice in choices(self._totals))
         return max(_simple_epsilon(choice, *self._budget) for choice in larger)
 
 
@@ -1578,7 +1563,7 @@ def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | 
     # Gaussian mechanisms alone are one, with a formula.
     if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
         return True
-    larger = choice.changed(rounded_up)
+    larger = choice.changed(few_digits)
     if _simple_epsilon(larger, epsilon, delta) <= epsilon:
         return True
     if _is_refuted(choice, epsilon, delta):

@@ -55,6 +55,9 @@ ERROR, LARGEST_EXPONENT = 1e-15, 700.0
 MAX_CHOICES = 40
 # Standard deviations below its mean that the loss of a joined step nearly never falls.
 NEARLY_SURELY = 3.0
+# Binary digits of the larger amounts that are tried first: many totals share them, and what is
+# known of them.
+FEW_DIGITS = 3
 
 
 @dataclass
@@ -305,9 +308,9 @@ def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | Non
     return (AlternativesEvent(tuple(kept), event.adjacency) if kept else None), largest
 
 
-def few_digits(number: Fraction, digits: int) -> Fraction:
-    """Round a number up to about ``digits`` binary digits."""
-    exponent = number.numerator.bit_length() - number.denominator.bit_length() - digits
+def few_digits(number: Fraction) -> Fraction:
+    """Round a number up to about ``FEW_DIGITS`` binary digits."""
+    exponent = number.numerator.bit_length() - number.denominator.bit_length() - FEW_DIGITS
     return math.ceil(number / Fraction(2) ** exponent) * Fraction(2) ** exponent
 
 
@@ -358,33 +361,20 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
     Alternatives of which one covers all others are that one, and the best of pure runs is pure.
     """
     inner, size = ungrouped(event)
-    found: Totals | None = inner.charge(_WithoutCurve(size)) if inner.inside else None
-    return found
-
-
-class _WithoutCurve(NamedTuple):
-    """Totals of an event about others for ``size`` records, by the method with its tag."""
-
-    size: int
-
-    def add_alternatives(self, event: AlternativesEvent) -> Totals | None:
-        branches = uncovered([of_events(branch, self.size) for branch in event.branches])
-        if len(branches) == 1:
-            return branches[0]
-        return self._pure(event, branches, lambda epsilon: epsilon)
-
-    def add_random_stopping(self, event: RandomStoppingEvent) -> Totals | None:
-        stopped = partial(pure_stopping_epsilon, StoppingLaw.of(event))
-        return self._pure(event, choices(of_events(event.base, self.size)), stopped)
-
-    def _pure(
-        self, event: PrivacyEvent, runs: list[Totals], stopped: Callable[[float], float]
-    ) -> Totals | None:
-        """Totals of a pure event if all runs are pure."""
-        if not all(run.is_pure and not run.leaks for run in runs):
-            return None
-        epsilon = stopped(max(run.pure_epsilon for run in runs))
-        return Totals(event.adjacency, pure=Counter({epsilon: 1}))
+    if isinstance(inner, AlternativesEvent):
+        runs = uncovered([of_events(branch, size) for branch in inner.branches])
+        if len(runs) == 1:
+            return runs[0]
+    elif isinstance(inner, RandomStoppingEvent):
+        runs = choices(of_events(inner.base, size))
+    else:
+        return None
+    if not all(run.is_pure and not run.leaks for run in runs):
+        return None
+    epsilon = max(run.pure_epsilon for run in runs)
+    if isinstance(inner, RandomStoppingEvent):
+        epsilon = pure_stopping_epsilon(StoppingLaw.of(inner), epsilon)
+    return Totals(inner.adjacency, pure=Counter({epsilon: 1}))
 
 
 @lru_cache(maxsize=1024)

@@ -16,6 +16,7 @@ texts, other records, tuples of all of these, and None for what may be absent.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import math
@@ -205,9 +206,13 @@ class Excluding:
     tags: tuple[str, ...]
 
 
-class OmitIfEmpty:
-    """Marks a field that is left out if it is None or empty, instead of written as null."""
+class OmitIfDefault:
+    """Marks a field that is left out if it has its default."""
 
+
+Item = TypeVar("Item")
+# Any number of values, left out where there are none.
+Several = Annotated[tuple[Item, ...], OmitIfDefault()]
 
 COUNT, PROBABILITY = Unit("count"), Unit("probability")
 
@@ -250,60 +255,47 @@ class _Kind:
         raise NotImplementedError
 
 
-class _Number(_Kind):
-    """A float or a whole number."""
+class _Scalar(_Kind):
+    """A number, a truth value or a text: how it is checked, and its schema."""
 
-    def __init__(self, kind: type, facts: tuple[Any, ...]) -> None:
-        self.whole = kind is int
-        self.range = _fact(facts, Range, Range(-LARGEST))
-        self.unit = _fact(facts, Unit, Unit("none")).name
-        r = self.range
-        if self.whole:
-            high = None if math.isinf(r.high) else int(r.high)
-            self.check = partial(check_integer, low=int(r.low), high=high)
-        elif (own := _fact(facts, types.FunctionType, None)) is not None:
-            self.check = lambda name, value: own(value, name)
-        else:
-            self.check = partial(check_real, **vars(r))
+    def __init__(self, check: Callable[[str, Any], Any], schema: dict[str, Any]) -> None:
+        self.check, self._schema = check, schema
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
-        r = self.range
-        found: dict[str, Any] = {"type": "integer" if self.whole else "number"}
-        found["exclusiveMinimum" if r.open_low else "minimum"] = r.low
-        if not (self.whole and math.isinf(r.high)):
-            found["exclusiveMaximum" if r.open_high else "maximum"] = min(r.high, LARGEST)
-        return found | {"x-unit": self.unit}
+        return copy.deepcopy(self._schema)
 
 
-class _Flag(_Kind):
-    """True or false."""
+def _number(kind: type, facts: tuple[Any, ...]) -> _Scalar:
+    """Return the kind of a float or a whole number."""
+    whole, r = kind is int, _fact(facts, Range, Range(-LARGEST))
+    schema: dict[str, Any] = {"type": "integer" if whole else "number"}
+    schema["exclusiveMinimum" if r.open_low else "minimum"] = r.low
+    if not (whole and math.isinf(r.high)):
+        schema["exclusiveMaximum" if r.open_high else "maximum"] = min(r.high, LARGEST)
+    schema["x-unit"] = _fact(facts, Unit, Unit("none")).name
+    own = _fact(facts, types.FunctionType, None)
+    if whole:
+        high = None if math.isinf(r.high) else int(r.high)
+        return _Scalar(partial(check_integer, low=int(r.low), high=high), schema)
+    if own is not None:
+        return _Scalar(lambda name, value: own(value, name), schema)
+    return _Scalar(partial(check_real, **vars(r)), schema)
 
-    def __init__(self) -> None:
-        self.check = check_bool
 
-    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "boolean"}
+def _text(facts: tuple[Any, ...]) -> _Scalar:
+    """Return the kind of a text: any, one of a few, or one that matches."""
+    options = _fact(facts, Options, Options()).options
+    if options:
+        accepted = {"type": "string", "enum": list(options)}
+        return _Scalar(partial(check_option, options=options), accepted)
+    pattern = _fact(facts, Pattern, Pattern("")).pattern
 
-
-class _Text(_Kind):
-    """A text: any, one of a few, or one that matches."""
-
-    def __init__(self, facts: tuple[Any, ...]) -> None:
-        self.options = _fact(facts, Options, Options()).options
-        self.pattern = _fact(facts, Pattern, Pattern("")).pattern
-        self.check = self._matched
-        if self.options:
-            self.check = partial(check_option, options=self.options)
-
-    def _matched(self, name: str, value: object) -> Any:
-        if not re.search(self.pattern, check_type(name, value, str, "a string")):
-            raise InvalidParameterError(f"{name}: expected a string that matches {self.pattern}")
+    def check(name: str, value: object) -> Any:
+        if not re.search(pattern, check_type(name, value, str, "a string")):
+            raise InvalidParameterError(f"{name}: expected a string that matches {pattern}")
         return value
 
-    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
-        if self.options:
-            return {"type": "string", "enum": list(self.options)}
-        return {"type": "string"} | ({"pattern": self.pattern} if self.pattern else {})
+    return _Scalar(check, {"type": "string"} | ({"pattern": pattern} if pattern else {}))
 
 
 class _Tuple(_Kind):
@@ -397,7 +389,7 @@ def kind_of(hint: Any) -> _Kind:
         hint, *rest = typing.get_args(hint)
         facts = tuple(rest)
     kind = _kind_with(hint, facts)
-    kind.left_out = any(isinstance(fact, OmitIfEmpty) for fact in facts)
+    kind.left_out = any(isinstance(fact, OmitIfDefault) for fact in facts)
     return kind
 
 
@@ -410,11 +402,11 @@ def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
     if typing.get_origin(hint) is tuple:
         return _Tuple(arguments, facts)
     if hint is bool:
-        return _Flag()
+        return _Scalar(check_bool, {"type": "boolean"})
     if hint is str:
-        return _Text(facts)
+        return _text(facts)
     if hint in (int, float):
-        return _Number(hint, facts)
+        return _number(hint, facts)
     if isinstance(hint, type) and issubclass(hint, Record):
         return _Nested(hint, facts)
     raise TypeError(f"a record cannot have a field of type {hint!r}")
@@ -497,7 +489,7 @@ class Record:
         own = {
             name: _plain(getattr(self, name))
             for name, kind in self.kinds().items()
-            if getattr(self, name) or not kind.left_out
+            if not kind.left_out or getattr(self, name) != getattr(type(self), name)
         }
         return self.head() | derived | own
 
@@ -535,16 +527,14 @@ class Record:
             return found
         _check_head(record, cls)
         kinds = cls.kinds()
-        absent = {name for name, kind in kinds.items() if name not in record and kind.left_out}
-        own = set(kinds) - absent
-        exactly(what, record, own | set(cls.head()) | set(cls.DERIVED))
+        own = [name for name, kind in kinds.items() if name in record or not kind.left_out]
+        exactly(what, record, {*own, *cls.head(), *cls.DERIVED})
         for name in own:
             if kinds[name].left_out and not record[name]:
                 raise InvalidParameterError(
                     f"{name}: got null; give a value, or leave the field out"
                 )
-        values = {name: kinds[name].read(name, record[name]) for name in kinds if name in own}
-        made = cls(**values)
+        made = cls(**{name: kinds[name].read(name, record[name]) for name in own})
         for problem in made.derived_problems(record):
             raise InvalidParameterError(problem)
         return made

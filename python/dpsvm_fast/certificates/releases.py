@@ -31,7 +31,7 @@ from dpsvm_fast.certificates.events import (
 )
 from dpsvm_fast.certificates.record import Record
 from dpsvm_fast.certificates.words import PARTS
-from dpsvm_fast.rounding import div_down, fraction_up, mul_up, sqrt_up
+from dpsvm_fast.rounding import add_up, div_down, fraction_up, mul_up, sqrt_up
 from dpsvm_fast.validation import check_integer
 
 Distribution = Annotated[str, field.Options("gaussian", "gamma")]
@@ -40,11 +40,8 @@ Sampler = Annotated[str, field.Options("exact_grid", "floating_point")]
 WEIGHT_RELEASES = 8
 
 FEATURE, WEIGHT, SCORE = field.Unit("feature"), field.Unit("weight"), field.Unit("score")
-SUMMED, NUMBER, GRID_STEP = (
-    field.Unit("that of the sum"),
-    field.Unit("number of the sum"),
-    field.Unit("grid step"),
-)
+SUMMED, NUMBER = field.Unit("that of the sum"), field.Unit("number of the sum")
+GRID_STEP = field.Unit("grid step")
 
 # The parts of a statement: records of numbers, each checked by itself.
 #
@@ -354,7 +351,7 @@ class ReleasePart(Record):
     n_steps: Annotated[int, field.Range(1, MAX_STEPS), field.COUNT] = 1
     sampling_rate: Annotated[field.Share, field.PROBABILITY] = 1.0
     last_iterate: LastIterate | None = None
-    factor: Annotated[tuple[Annotated[float, field.Range(0.0, 1.0)], ...], field.OmitIfEmpty()] = ()
+    factor: field.Several[Annotated[float, field.Range(0.0, 1.0)]] = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
@@ -565,8 +562,7 @@ class SecureRound(Record):
     @property
     def distance(self) -> float:
         """Total distance of the sum from the Gaussian mechanism, rounded up."""
-        parts = (self.discreteness, self.overflow, self.computational)
-        return fraction_up(sum(map(Fraction, parts), Fraction(0)))
+        return add_up(self.discreteness, self.overflow, self.computational)
 
     @property
     def events(self) -> tuple[GaussianEvent, DistanceEvent]:

@@ -19,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 
 from dpsvm_fast.certificates import record as field
-from dpsvm_fast.certificates import words
+from dpsvm_fast.certificates import render, words
 from dpsvm_fast.certificates.events import (
     STOPPING_LAWS,
     GaussianEvent,
@@ -42,20 +42,6 @@ from dpsvm_fast.certificates.releases import (
     ReleasePart,
     SecureRound,
     Sensitivity,
-)
-from dpsvm_fast.certificates.render import (
-    ALONE,
-    CHECK,
-    STEPS_BEFORE,
-    Sections,
-    derivation_of_fit,
-    federated_promise,
-    notebook,
-    odds,
-    page,
-    promise_of_fit,
-    secure_sum_derivation,
-    trust,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import fraction_up
@@ -102,14 +88,12 @@ class Occasion(Record):
     parameter: Annotated[str, field.Options("data_norm", "bounds", "param_grid", "model")]
     parameters: tuple[Annotated[str, field.Pattern(r"^[A-Za-z0-9_]+$")], ...] = ()
     labels: Annotated[str, field.Options("given", "read")] | None = None
-    assumed: Annotated[
-        tuple[Annotated[str, field.Options(*words.ASSUMED)], ...], field.OmitIfEmpty()
-    ] = ()
-    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    assumed: field.Several[Annotated[str, field.Options(*words.ASSUMED)]] = ()
+    functions: field.Several[StepTitle] = ()
     feature_seed: Annotated[int, field.Range(0)] | None = None
-    periods: Annotated[tuple[Period, ...], field.OmitIfEmpty()] = ()
-    learned: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
-    uncovered: Annotated[tuple[UncoveredCaveat, ...], field.OmitIfEmpty()] = ()
+    periods: field.Several[Period] = ()
+    learned: field.Several[StepTitle] = ()
+    uncovered: field.Several[UncoveredCaveat] = ()
     cluster: Annotated[str, field.Pattern("^[a-z0-9+_-]{1,20}$")] | None = None
 
     def joined(self, before: Occasion) -> Occasion:
@@ -136,7 +120,7 @@ class Statement(Record):
     SUBJECT: ClassVar[str] = "release"
     NOISE: ClassVar[str] = "Its noise"
     PROOF: ClassVar[str] = ""
-    CHECK: ClassVar[str] = CHECK
+    CHECK: ClassVar[str] = render.CHECK
 
     epsilon: field.Epsilon
     delta: field.Delta
@@ -158,7 +142,7 @@ class Statement(Record):
             """On what the promise rests."""
 
         @property
-        def sections(self) -> Sections:
+        def sections(self) -> render.Sections:
             """Titles and items of its text, before what all kinds have."""
 
         def promise(self, bound: str) -> str:
@@ -206,11 +190,11 @@ class Statement(Record):
         return not self.not_private_reasons
 
     def __str__(self) -> str:
-        return page(self)
+        return render.page(self)
 
     def _repr_html_(self) -> str:
         """Prose in notebooks."""
-        return notebook(str(self))
+        return render.notebook(str(self))
 
     def for_group(
         self, size: int, *, delta: float | None = None, epsilon: float | None = None
@@ -412,12 +396,12 @@ class PrivacyStatement(ReleaseStatement):
 
     mechanism: Annotated[str, field.Options(*words.MECHANISMS)]
     loss: Annotated[str, field.Options(*words.LOSSES, "none")]
-    sensitivity: Annotated[Sensitivity | None, field.OmitIfEmpty()] = None
-    noise: Annotated[Noise | None, field.OmitIfEmpty()] = None
-    objective: Annotated[ObjectiveNoise | None, field.OmitIfEmpty()] = None
-    descent: Annotated[Descent | None, field.OmitIfEmpty()] = None
-    parts: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
-    reserved: Annotated[tuple[ReleasePart, ...], field.OmitIfEmpty()] = ()
+    sensitivity: Annotated[Sensitivity | None, field.OmitIfDefault()] = None
+    noise: Annotated[Noise | None, field.OmitIfDefault()] = None
+    objective: Annotated[ObjectiveNoise | None, field.OmitIfDefault()] = None
+    descent: Annotated[Descent | None, field.OmitIfDefault()] = None
+    parts: field.Several[ReleasePart] = ()
+    reserved: field.Several[ReleasePart] = ()
 
     def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise, sums and labels belong together."""
@@ -479,13 +463,13 @@ class PrivacyStatement(ReleaseStatement):
         )
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """How the numbers follow."""
-        return (("How it follows", derivation_of_fit(self)),)
+        return (("How it follows", render.derivation_of_fit(self)),)
 
     def promise(self, bound: str) -> str:
         """Return the guarantee in a few sentences."""
-        return promise_of_fit(self, bound)
+        return render.promise_of_fit(self, bound)
 
 
 # What a model trained across parties promises, and under which trust.
@@ -669,13 +653,16 @@ class FederatedStatement(Statement):
         return words.FEDERATED_DIFFERENCE[self.unit]
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """Who is trusted, and how the numbers follow."""
-        return (("Trust", trust(self)), ("How it follows", secure_sum_derivation(self)))
+        return (
+            ("Trust", render.trust(self)),
+            ("How it follows", render.secure_sum_derivation(self)),
+        )
 
     def promise(self, bound: str) -> str:
         """Return the guarantee in a few sentences."""
-        return federated_promise(self, bound)
+        return render.federated_promise(self, bound)
 
 
 # What a search over parameters promises: all its fits, the choice and the refit together.
@@ -843,7 +830,7 @@ class SelectionStatement(ReleaseStatement):
         )
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """How the numbers follow, and what was compared."""
         return (("How it follows", self._derivation()), ("Candidates", self.candidates))
 
@@ -851,7 +838,7 @@ class SelectionStatement(ReleaseStatement):
         """Return the guarantee in a few sentences."""
         return (
             "The search, that is the chosen parameters and the released model together, is "
-            f"differentially private with {bound}. {STEPS_BEFORE}"
+            f"differentially private with {bound}. {render.STEPS_BEFORE}"
         )
 
     def _derivation(self) -> tuple[str, ...]:
@@ -979,7 +966,7 @@ class PipelineStatement(Statement):
 
     epsilon: Annotated[field.NonNegative, field.PRIVACY_LOSS]
     steps: Annotated[tuple[PipelineStep, ...], field.Range(1)]
-    functions: Annotated[tuple[StepTitle, ...], field.OmitIfEmpty()] = ()
+    functions: field.Several[StepTitle] = ()
 
     def _rules(self) -> Iterator[tuple[object, str]]:
         """Statements can be composed."""
@@ -1050,14 +1037,14 @@ class PipelineStatement(Statement):
         return found
 
     @property
-    def sections(self) -> Sections:
+    def sections(self) -> render.Sections:
         """The steps."""
         return (("Steps", tuple(map(str, self.steps))),)
 
     def promise(self, bound: str) -> str:
         """Return the guarantee in a few sentences."""
         together = f"All fitted steps together are differentially private with {bound}."
-        return f"{together} {odds(self.epsilon, self.delta)} {ALONE}"
+        return f"{together} {render.odds(self.epsilon, self.delta)} {render.ALONE}"
 
 
 # Certificates of every kind, read back as the statements that they were written from.

@@ -27,7 +27,6 @@ from dpsvm_fast.accounting.composition import MAX_LOOKS, Composition, largest
 from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.accounting.totals import of_events
 from dpsvm_fast.certificates.events import PrivacyEvent
-from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
     InvalidParameterError,
@@ -46,13 +45,11 @@ from dpsvm_fast.ledger.store import (
 )
 from dpsvm_fast.rounding import add_up, mul_down, mul_up
 from dpsvm_fast.validation import (
-    check_adjacency,
     check_arithmetic,
     check_bool,
     check_delta,
     check_epsilon,
     check_items,
-    check_option,
     check_path,
     check_type,
     warn_of_weak_numbers,
@@ -206,14 +203,8 @@ class PrivacyLedger:
         periods: Sequence[str] = (),
     ) -> None:
         self._strict = check_bool("strict", strict)
-        budget = Budget(
-            check_epsilon(epsilon),
-            check_delta(delta),
-            check_adjacency(adjacency),
-            check_bool("adaptive", adaptive),
-            check_option("unit", unit, UNITS),
-            check_items("periods", periods, "a sequence of names"),
-        )
+        names = check_items("periods", periods, "a sequence of names")
+        budget = Budget(epsilon, delta, adjacency, adaptive, unit, names)
         warn_of_weak_numbers(budget.epsilon, budget.delta, stacklevel=3)
         if path is None:
             if anchor is not None:

@@ -33,18 +33,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
+from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates.events import PrivacyEvent
-from dpsvm_fast.certificates.record import (
-    Adjacency,
-    Delta,
-    Epsilon,
-    OmitIfEmpty,
-    Options,
-    Range,
-    Record,
-    Text,
-    read_json,
-)
+from dpsvm_fast.certificates.record import Record, read_json
 from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.exceptions import InvalidParameterError, LedgerError
 from dpsvm_fast.files import write_bytes
@@ -74,13 +65,6 @@ _MARK = re.compile(r"(0|[1-9][0-9]{0,5})-[0-9a-f]{32}")
 # Matches no ledger: written to an anchor that a ledger has left.
 _NO_MORE = f"999999-{'0' * 32}"
 
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 # Errors that unreadable bytes can raise, other than those of SQLite.
 _UNREADABLE = (sqlite3.Error, ValueError, ArithmeticError, RecursionError, MemoryError)
 
@@ -93,12 +77,12 @@ class Budget(Record):
     tag: ClassVar[str] = "dpsvm_fast.ledger"
     VERSION: ClassVar[int] = 1
 
-    epsilon: Epsilon
-    delta: Delta
-    adjacency: Adjacency
-    adaptive: Annotated[bool, OmitIfEmpty()] = False
-    unit: Annotated[str, Options(*UNITS), OmitIfEmpty()] = "row"
-    periods: Annotated[tuple[Text, ...], Range(0, MAX_PERIODS), OmitIfEmpty()] = ()
+    epsilon: field.Epsilon
+    delta: field.Delta
+    adjacency: field.Adjacency
+    adaptive: Annotated[bool, field.OmitIfDefault()] = False
+    unit: Annotated[str, field.Options(*UNITS), field.OmitIfDefault()] = "row"
+    periods: Annotated[field.Several[field.Text], field.Range(0, MAX_PERIODS)] = ()
 
     def check(self) -> None:
         """Refuse a period that is declared twice, and periods of what is in more than one."""
@@ -113,11 +97,6 @@ class Budget(Record):
                 f"periods: a {self.unit} can have rows in several periods, each with the whole "
                 "budget; expected unit='row', or no periods"
             )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all fields; the unit of rows is left out, as ever."""
-        found = super().to_dict()
-        return {name: found[name] for name in found if (name, found[name]) != ("unit", "row")}
 
     def __str__(self) -> str:
         rule = ", adaptive" if self.adaptive else ""
@@ -155,8 +134,8 @@ class SpendRecord(Record):
     event: PrivacyEvent
     label: str
     time: str
-    process: Annotated[int, Range(0)]
-    periods: Annotated[tuple[Text, ...], OmitIfEmpty()] = ()
+    process: Annotated[int, field.Range(0)]
+    periods: field.Several[field.Text] = ()
 
     def __str__(self) -> str:
         what = " ".join([_in_short(self.event.to_dict()), *self.periods])
@@ -565,9 +544,8 @@ def _looked_at(path: Path) -> os.stat_result | None:
 
 def _check_kind(path: Path, found: os.stat_result, largest: int) -> None:
     """Refuse what is not a file, or is too large."""
-    for is_kind, kind in _KINDS:
-        if is_kind(found.st_mode):
-            raise LedgerError(f"{path} is {kind}, expected a file")
+    if not stat.S_ISREG(found.st_mode):
+        raise LedgerError(f"{path} is a folder, pipe or device, expected a file")
     if found.st_size > largest:
         raise LedgerError(f"{path} has {found.st_size} bytes, expected at most {largest}")
 

@@ -39,6 +39,7 @@ from dpsvm_fast.verification.losses import (
     LARGEST,
     Curve,
     cost,
+    crossing,
     least_delta,
     stopped_curve,
     two_sided_delta,
@@ -422,8 +423,8 @@ ALLOWANCE = 1e-7
 MAX_DRAWN, TESTS = 20_000, 300
 # More than what roundings, and masses of responses, may come to.
 ROUNDING = 1e-11
-# Slack for sums of epsilons.
-EPSILON_SLACK = 1e-12
+# Slack for sums of epsilons, and where no epsilon is looked for any more.
+EPSILON_SLACK, LARGEST_EPSILON = 1e-12, 1e5
 # Values of the sum of all losses but the Gaussian one that are gone through, and curves.
 MAX_ATOMS, MAX_AT_ONCE = 5_000_000, 2
 # Of those that are looked at when points of a curve are chosen.
@@ -495,12 +496,7 @@ def _refuted(choices: list[Choice], delta: float, low: float) -> float:
     def excess(epsilon: float) -> float:
         return max(least_delta_of(choice, epsilon) for choice in choices) - delta
 
-    high = max(2.0 * low, 1e-3)
-    while excess(high) > 0.0:
-        low, high = high, 2.0 * high
-        if high > 1e5:
-            return math.inf
-    return float(brentq(excess, low, high, xtol=1e-300, rtol=1e-12))
+    return crossing(excess, low, max(2.0 * low, 1e-3), LARGEST_EPSILON, rtol=1e-12)
 
 
 def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
@@ -585,21 +581,26 @@ def _delta_of_finite_losses(
             return _with_responses(event, epsilon, losses, masses)
     if choice.sampled or bool(choice.rho) + len(choice.curved) > MAX_AT_ONCE:
         curves = _curves(choice, COSTLY_FALL)
-        bounds.append(_delta_by_transforms(choice, curves, epsilon, quickly, enough))
-        return min(bounds)
-    curves = _curves(choice, FIRST_FALL)
-    if near is not None:
-        curves = _refined_curves(choice, curves, near)
-    if not (others or choice.pure) and len(curves) == 1:
-        bounds.append(float(curves[0].at(np.array([epsilon]))[0]))
-        return min(bounds)
-    outcomes = responses(choice.pure)
-    laws = [curve.atoms() for curve in curves]
-    if outcomes[0].size * math.prod(law[0].size for law in laws) > MAX_ATOMS:
-        bounds.append(_delta_by_transforms(choice, curves, epsilon, quickly, enough))
     else:
-        bounds.append(_of_curves(laws, outcomes, choice.mu, epsilon))
-    return min(bounds)
+        curves = _curves(choice, FIRST_FALL)
+        if near is not None:
+            curves = _refined_curves(choice, curves, near)
+        if not (others or choice.pure) and len(curves) == 1:
+            return min(*bounds, float(curves[0].at(np.array([epsilon]))[0]))
+        outcomes = responses(choice.pure)
+        laws = [curve.atoms() for curve in curves]
+        if outcomes[0].size * math.prod(law[0].size for law in laws) <= MAX_ATOMS:
+            return min(*bounds, _of_curves(laws, outcomes, choice.mu, epsilon))
+    whole = Losses(
+        mu=choice.mu,
+        sampled=tuple(choice.sampled),
+        pure=tuple(Counter(choice.pure).items()),
+        curves=tuple(curves),
+        # Without sampled sums both directions are one.
+        replace_one=choice.replace_one or not choice.sampled,
+    )
+    points = FIRST_POINTS if quickly else MAX_POINTS
+    return min(*bounds, composed_delta(epsilon, whole, points, enough))
 
 
 def _with_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses: Array) -> float:
@@ -612,26 +613,6 @@ def _with_responses(event: ObjectiveEvent, epsilon: float, losses: Array, masses
             value = -math.expm1(left) + math.exp(left) * value
         found += mass * min(value, 1.0)
     return float(found * (1.0 + ROUNDING))
-
-
-def _delta_by_transforms(
-    choice: Choice,
-    curves: list[Curve],
-    epsilon: float,
-    quickly: bool,  # noqa: FBT001
-    enough: float,
-) -> float:
-    """Return delta of sampled losses with all others, or of many losses, by tilted transforms."""
-    counts = tuple(Counter(choice.pure).items())
-    losses = Losses(
-        mu=choice.mu,
-        sampled=tuple(choice.sampled),
-        pure=counts,
-        curves=tuple(curves),
-        # Without sampled sums both directions are one.
-        replace_one=choice.replace_one or not choice.sampled,
-    )
-    return composed_delta(epsilon, losses, FIRST_POINTS if quickly else MAX_POINTS, enough)
 
 
 def _curves(choice: Choice, fall: float) -> list[Curve]:

@@ -15,9 +15,11 @@ cells of u and by chords in s (docs/proofs/accountant.md, "What verify computes"
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -77,6 +79,7 @@ ROUNDING = 2e-15
 # A Gaussian parameter below which differences of Mills ratios are taken by their slope; that adds
 # at most t^2 / 6 of delta.
 SMALL_MU, MIDDLE = 1e-4, 5.0
+MAX_FLOAT = sys.float_info.max
 # Gauss-Legendre on [-1, 1]: the slope is smooth and the interval at most 1 long.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
@@ -127,21 +130,21 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
         return math.inf
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
-    low, high = 0.0, mu
-    while gaussian_delta(high, mu) > delta:
+    return crossing(lambda e: gaussian_delta(e, mu) - delta, 0.0, mu, rtol=1e-14, maxiter=2000)
+
+
+def crossing(
+    excess: Callable[[float], float], low: float, high: float, most: float = MAX_FLOAT, **how: Any
+) -> float:
+    """Return where a falling function of epsilon is 0, above ``low`` and perhaps ``high``.
+
+    Infinity if it is positive up to ``most``. Tolerances are those of SciPy's ``brentq``.
+    """
+    while excess(high) > 0.0:
         low, high = high, 2.0 * high
-        if math.isinf(high):
+        if high > most:
             return math.inf
-    return float(
-        brentq(
-            lambda e: gaussian_delta(e, mu) - delta,
-            low,
-            high,
-            xtol=1e-300,
-            rtol=1e-14,
-            maxiter=2000,
-        )
-    )
+    return float(brentq(excess, low, high, **({"xtol": 1e-300} | how)))
 
 
 def normal_excess(a: NDArray[np.float64], t: float) -> NDArray[np.float64]:
@@ -363,6 +366,7 @@ def _masses(means: Array) -> Array:
     return np.asarray(-np.diff(np.concatenate([ends[0], falling, ends[1]], axis=-1), axis=-1))
 
 
+@dataclass(eq=False)
 class SumOfLosses:
     r""":math:`E (1 - e^{\epsilon - Y})_+` at any epsilon, Y a mixture of sums of n equal losses.
 
@@ -381,27 +385,24 @@ class SumOfLosses:
         Number of grid points.
     """
 
-    def __init__(
-        self,
-        n: int,
-        log_weights: Array,
-        lams: Array,
-        moments: Array,
-        means: Callable[[Any, Array], Array],
-        points: int,
-    ) -> None:
-        self._n, self._log_weights, self._lams, self._moments = n, log_weights, lams, moments
-        self._means, self._points = means, points
-        self._whole = logsumexp(log_weights[:, None] + n * moments, axis=0)
+    n: int
+    log_weights: Array
+    lams: Array
+    moments: Array
+    means: Callable[[Any, Array], Array]
+    points: int
+
+    def __post_init__(self) -> None:
+        self._whole = logsumexp(self.log_weights[:, None] + self.n * self.moments, axis=0)
         self._known: dict[int, tuple[Array, Array, float, float, float, float]] = {}
 
     def delta(self, epsilon: float) -> float:
         """Return the bound with the best tilt."""
-        bounds = (self._whole - self._lams * epsilon)[:-1]
+        bounds = (self._whole - self.lams * epsilon)[:-1]
         place = int(np.argmin(bounds))
-        lam = float(self._lams[place])
+        lam = float(self.lams[place])
         if bounds[place] < MIN_BOUND:
-            return math.exp(bounds[place]) * 2.0 + self._n * SMALLEST
+            return math.exp(bounds[place]) * 2.0 + self.n * SMALLEST
         if place not in self._known:
             self._known[place] = self._law(place)
         grid, law, error, total, lost, rest = self._known[place]
@@ -410,8 +411,8 @@ class SumOfLosses:
         beyond = grid[first:] - epsilon
         weights = np.exp(-lam * beyond) * -np.expm1(-beyond)
         inside = float(law[first:] @ weights) + error * float(np.linalg.norm(weights))
-        found = math.exp(min(total - lam * epsilon, 700.0)) * inside * (1.0 + 1e-11 * self._n)
-        return found + math.exp(min(lost - lam * epsilon, 0.0)) + rest + self._n * SMALLEST
+        found = math.exp(min(total - lam * epsilon, 700.0)) * inside * (1.0 + 1e-11 * self.n)
+        return found + math.exp(min(lost - lam * epsilon, 0.0)) + rest + self.n * SMALLEST
 
     def _law(self, place: int) -> tuple[Array, Array, float, float, float, float]:
         """Return the law of the tilted sum on a grid, the 2-norm of its error, and the rest.
@@ -419,25 +420,25 @@ class SumOfLosses:
         The rest consists of the log-moments of the law and of negligible rows, and the probability
         of a sum above the grid.
         """
-        n, lam, more = self._n, self._lams[place], self._lams[place + 1 :]
+        n, lam, more = self.n, self.lams[place], self.lams[place + 1 :]
         # Above the reach there is less than e^-OUTSIDE of the tilted sum.
         rises = self._whole[place + 1 :] - self._whole[place]
         reach = float(((rises + OUTSIDE) / (more - lam)).min())
-        grid = np.linspace(0.0, reach, self._points)
-        shares = self._log_weights + n * self._moments[:, place]
+        grid = np.linspace(0.0, reach, self.points)
+        shares = self.log_weights + n * self.moments[:, place]
         kept = shares > shares.max() - OUTSIDE
         lost = float(logsumexp(shares[~kept])) if not kept.all() else -math.inf
         work(60 * grid.size * int(kept.sum()))
-        masses = _masses(self._means(kept, grid))
+        masses = _masses(self.means(kept, grid))
         with np.errstate(divide="ignore"):
             tilted = np.log(np.maximum(masses, 0.0)) + lam * grid
         scale = logsumexp(tilted, axis=1)
         laws, error = power(np.exp(tilted - scale[:, None]), n)
-        shares = self._log_weights[kept] + n * scale
+        shares = self.log_weights[kept] + n * scale
         total = float(logsumexp(shares))
         # A loss above the grid, or a sum of losses that each were moved up by a cell at most.
-        above = float((self._whole + self._lams * (n * grid[1] - reach)).min())
-        rest = n * float(np.exp(self._log_weights[kept]) @ masses[:, -1])
+        above = float((self._whole + self.lams * (n * grid[1] - reach)).min())
+        rest = n * float(np.exp(self.log_weights[kept]) @ masses[:, -1])
         rest += math.exp(min(above, 0.0)) * (1.0 + 1e-9)
         return grid, np.exp(shares - total) @ laws, error, total, lost, rest
 
@@ -542,23 +543,25 @@ def _normal_nodes(K: int) -> tuple[Array, Array]:
 def power(masses: Array, n: int) -> tuple[Array, float]:
     """Return the convolution power of masses with sums at most 1, and the 2-norm of its error.
 
-    Mass beyond the grid wraps around, where it only adds. Powers are computed as products, so each
-    has the rounding error of one multiplication.
+    Mass beyond the grid wraps around, where it only adds.
     """
     points = masses.shape[-1]
     size = 2 ** math.ceil(math.log2(2 * points))
-    base: Any = np.fft.rfft(masses, size)
-    result: Any = None
-    exponent = n
-    while True:
-        if exponent & 1:
-            result = base if result is None else result * base
-        exponent >>= 1
-        if not exponent:
-            break
-        base = base * base
-    law = np.maximum(np.fft.irfft(result, size)[..., :points], 0.0)
+    spectrum = power_of_spectrum(np.fft.rfft(masses, size), n)
+    law = np.maximum(np.fft.irfft(spectrum, size)[..., :points], 0.0)
     return law, (8.0 * (math.log2(size) + 2.0) * (n + 1) + 8.0 * n) * UNIT
+
+
+def power_of_spectrum(base: Any, exponent: int) -> Any:
+    """Return a power as products, each with the rounding error of one multiplication."""
+    result = np.ones_like(base)
+    while exponent:
+        if exponent & 1:
+            result *= base
+        exponent >>= 1
+        if exponent:
+            base = base * base
+    return result
 
 
 # Logarithm of the smallest delta of a table, and the largest epsilon.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from dpsvm_fast.verification.losses import (
     normal_density,
     normal_excess,
     one_score_delta,
+    power_of_spectrum,
     sum_of_pairs,
     sum_of_scores,
     work,
@@ -50,6 +51,9 @@ from dpsvm_fast.verification.losses import (
 
 
 Array = NDArray[np.float64]
+# Smallest, middle and largest epsilon or level for which a bound is tuned; and its grid.
+Levels = tuple[float, float, float]
+Grid = tuple[float, int, float]
 
 # First guesses of theta_1 between its two ends, and looks beside the best of them.
 FRACTIONS = (0.0, 0.3, 0.55, 0.75, 0.87, 0.94, 1.0)
@@ -128,7 +132,8 @@ def joint_delta(
         most = min(kappa, max(theta1, low + LARGEST_RATIO * t))
         tried = {min(max(theta1 + x * (kappa - low), low), most) for x in (-NUDGE, 0.0, NUDGE)}
         epsilons = (epsilon, epsilon, epsilon)
-        return min(_Bound(setting, x, form, epsilons, FINE).at(epsilon) for x in tried)
+        bounds = (_Bound(setting, x, epsilons, FINE, logarithmic=form) for x in tried)
+        return min(bound.at(epsilon) for bound in bounds)
     # Far below the noise, delta almost does not depend on epsilon.
     place = max(round(2.0 * math.log2(max(epsilon, 1e-9))), round(2.0 * math.log2(0.5 * t)))
     found = _neighbour(2.0 ** (0.5 * place), setting).at(epsilon)
@@ -142,16 +147,20 @@ def _neighbour(near: float, setting: _Setting) -> _Bound:
     if setting.kappa - setting.quadratic <= LARGEST_RATIO * setting.t:
         # There the Jacobian costs nothing.
         found.add((setting.kappa, True))
-    theta1, form = min(found, key=lambda each: _at_once(near, setting, *each))
-    return _Bound(setting, theta1, form, (near / 1.19, near, near * 1.19), QUICK)
+    theta1, form = min(
+        found, key=lambda each: _at_once(near, setting, each[0], logarithmic=each[1])
+    )
+    epsilons = (near / 1.19, near, near * 1.19)
+    return _Bound(setting, theta1, epsilons, QUICK, logarithmic=form)
 
 
-def _at_once(epsilon: float, setting: _Setting, theta1: float, logarithmic: bool) -> float:  # noqa: FBT001
+def _at_once(epsilon: float, setting: _Setting, theta1: float, *, logarithmic: bool) -> float:
     """Return an estimate of the bound at one epsilon."""
     price = _price(theta1, setting.kappa, setting.n if logarithmic else setting.n + 1)
     if theta1 - setting.quadratic > LARGEST_RATIO * setting.t or epsilon <= price:
         return 1.0
-    return _Bound(setting, theta1, logarithmic, (epsilon, epsilon, epsilon), COARSE).about(epsilon)
+    alone = (epsilon, epsilon, epsilon)
+    return _Bound(setting, theta1, alone, COARSE, logarithmic=logarithmic).about(epsilon)
 
 
 @lru_cache(maxsize=256)
@@ -161,7 +170,10 @@ def _best(epsilon: float, setting: _Setting) -> tuple[float, bool]:
     low = min(setting.quadratic, setting.kappa)
     fractions = FRACTIONS if low < setting.kappa else (1.0,)
     found = [
-        [(_at_once(epsilon, setting, low + (setting.kappa - low) * x, form), x) for x in fractions]
+        [
+            (_at_once(epsilon, setting, low + (setting.kappa - low) * x, logarithmic=form), x)
+            for x in fractions
+        ]
         for form in forms
     ]
     least = min(min(values) for values in found)[0]
@@ -180,34 +192,30 @@ class _Bound:
     ----------
     setting : _Setting
     theta1 : float
-    logarithmic : bool
-        Whether to use the logarithmic form of psi.
     epsilons : tuple of three floats
         Smallest, middle and largest epsilon for which the bound is tuned; it is valid at all
         others.
     grid : spacing, number of points, and allowed cost of moving gaps to them
+    logarithmic : bool
+        Whether to use the logarithmic form of psi.
     """
 
     def __init__(
-        self,
-        setting: _Setting,
-        theta1: float,
-        logarithmic: bool,  # noqa: FBT001
-        epsilons: tuple[float, float, float],
-        grid: tuple[float, int, float],
+        self, setting: _Setting, theta1: float, epsilons: Levels, grid: Grid, *, logarithmic: bool
     ) -> None:
         n = setting.n
         self._setting = setting
         self._price = _price(theta1, setting.kappa, n if logarithmic else n + 1)
         low, middle, high = (max(epsilon - self._price, 1e-9) for epsilon in epsilons)
         if setting.rate == 1.0:
-            self._first = _Sum(setting, theta1, logarithmic, (low, middle, high), grid)
+            levels = (low, middle, high)
+            self._first = _Sum(setting, theta1, levels, grid, logarithmic=logarithmic)
             return
         # The replacement: a second loss without a Jacobian, dependent on the first in any way. Any
         # split of the level is a bound; both parts fall about as fast, so the best is near the
         # middle. It is chosen by splines of logarithms.
         levels = (MIN_SHARE * low, 0.5 * middle, (1.0 - MIN_SHARE) * high)
-        self._first = _Sum(setting, theta1, logarithmic, levels, grid)
+        self._first = _Sum(setting, theta1, levels, grid, logarithmic=logarithmic)
         known = np.linspace(levels[0], levels[2], LEVELS)
         firsts = [max(self._first.at(float(level)), SMALLEST) for level in known]
         self._logs = (
@@ -256,7 +264,8 @@ def _searched(
 
     def at(fraction: float) -> float:
         theta1 = low + (setting.kappa - low) * fraction
-        found.append((_at_once(epsilon, setting, theta1, logarithmic), theta1, logarithmic))
+        value = _at_once(epsilon, setting, theta1, logarithmic=logarithmic)
+        found.append((value, theta1, logarithmic))
         return found[-1][0]
 
     if len(guesses) > 1:
@@ -312,12 +321,7 @@ class _Sum:
     """
 
     def __init__(
-        self,
-        setting: _Setting,
-        theta1: float,
-        logarithmic: bool,  # noqa: FBT001
-        levels: tuple[float, float, float],
-        grid: tuple[float, int, float],
+        self, setting: _Setting, theta1: float, levels: Levels, grid: Grid, *, logarithmic: bool
     ) -> None:
         n, ratio = setting.n, max(theta1 - setting.quadratic, 0.0) / setting.t
         step, points, moved = grid
@@ -327,7 +331,7 @@ class _Sum:
         cap = ratio * (1.0 - 1.0 / n)
         work(WORK_OF_BOUND + 10.0 * (2.0 * BEYOND + cap) / step)
         knots = np.arange(-BEYOND - step, BEYOND + TOGETHER + cap + 2.0 * step, step)
-        self._payoff = _Payoff(knots, setting, ratio, logarithmic, step)
+        self._payoff = _Payoff(knots, setting, ratio, step, logarithmic=logarithmic)
         self._chord = (1.0 + _chord_excess(step)) * (1.0 + ROUNDING)
         self._masses = np.zeros(knots.size)
 
@@ -396,12 +400,7 @@ class _Payoff:
     """Upper bounds on h at equidistant knots of w + Xi: L4 of the proof."""
 
     def __init__(
-        self,
-        knots: Array,
-        setting: _Setting,
-        ratio: float,
-        logarithmic: bool,  # noqa: FBT001
-        step: float,
+        self, knots: Array, setting: _Setting, ratio: float, step: float, *, logarithmic: bool
     ) -> None:
         self._knots, self._setting, self._step = knots, setting, step
         self._theta, self._logarithmic = ratio * setting.t, logarithmic
@@ -417,7 +416,8 @@ class _Payoff:
             count = 2 + max(math.ceil((first - lowest) / step), 0)
             work(100.0 * count)
             s = first - step * np.arange(count)
-            psi = _psi(np.asarray(t * (s + shift)), setting, self._theta, self._logarithmic)
+            v = np.asarray(t * (s + shift))
+            psi = _psi(v, setting, self._theta, logarithmic=self._logarithmic)
             # It rises with V: roundings of single values must not turn that round.
             psi = np.maximum.accumulate(psi[::-1])[::-1]
             self._known = {top: (first, psi * (1.0 + 4.0 * UNIT))}
@@ -483,7 +483,7 @@ def _price(x: float, kappa: float, m: int) -> float:
     return max(gain - cost, 0.0) + 1e-14 * (gain + cost)
 
 
-def _psi(v: Array, setting: _Setting, theta: float, logarithmic: bool) -> Array:  # noqa: FBT001
+def _psi(v: Array, setting: _Setting, theta: float, *, logarithmic: bool) -> Array:
     """Return an upper bound on psi at V = v."""
     if not logarithmic:
         if theta == 0.0:
@@ -587,12 +587,7 @@ def _power_at_once(base: Array, exponent: int, size: int) -> tuple[Array, Array]
 
     The error also covers the rounding of ``base``, because it grows with the number of points.
     """
-    square = np.fft.rfft(base, size)
-    result = np.ones_like(square)
-    for place in range(exponent.bit_length()):
-        if exponent >> place & 1:
-            result *= square
-        square *= square
+    result = power_of_spectrum(np.fft.rfft(base, size), exponent)
     norm = np.sqrt(np.sum(base * base, axis=1, keepdims=True))
     rounding = 16.0 * UNIT * (math.log2(size) + 1.0) * (exponent + 2.0) * norm
     entries = np.fft.irfft(result, size)[:, : base.shape[1]]
@@ -695,13 +690,14 @@ def objective_delta(
     softmax.
     """
     t, K = 1.0 / sigma, n_scores
+    how: dict[str, Any] = {"replace_one": replace_one, "quickly": quickly}
     if law == "softmax" and K == 2:
         # Only the difference of the two scores matters: one score with all of it doubled.
         law, K, t = "logistic", 1, math.sqrt(2.0) * t
         kappa = None if kappa is None else 2.0 * kappa
     c0 = float(jacobian or 0.0) if kappa is None else _smaller_price(law, K, kappa, t)
-    zero = _replaced if replace_one else _added
-    bounds = [_shifted(lambda e: zero(law, K, e, t, quickly), epsilon - c0 * (1.0 + 1e-14))]
+    zero = partial(_replaced if replace_one else _added, law, K, t=t, quickly=quickly)
+    bounds = [_shifted(zero, epsilon - c0 * (1.0 + 1e-14))]
     if kappa is not None and law == "logistic" and not replace_one:
         bounds.append(
             one_score_delta(epsilon, t, kappa, quickly=quickly)
@@ -709,12 +705,11 @@ def objective_delta(
             else sum_of_scores(t, K, kappa, quickly=quickly).delta(epsilon)
         )
     if kappa is not None and law == "softmax":
-        how: dict[str, Any] = {"replace_one": replace_one, "quickly": quickly, "near": near}
-        bounds.append(joint_delta(epsilon, t, kappa, K, **how))
+        bounds.append(joint_delta(epsilon, t, kappa, K, near=near, **how))
     if min(bounds) >= 1.0 and epsilon > 1.0:
         # A far tail may not be computable; delta only falls in epsilon.
-        half: dict[str, Any] = {"kappa": kappa, "jacobian": jacobian, "replace_one": replace_one}
-        return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, quickly=quickly, **half)
+        price = {"kappa": kappa, "jacobian": jacobian}
+        return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, **price, **how)
     # What the roundings of a closed form may come to, and what underflows.
     return min(1.0, min(bounds) * (1.0 + 1e-12) + SMALLEST)
 
@@ -770,7 +765,7 @@ def _shifted(zero: Callable[[float], float], e: float) -> float:
     return zero(e) if e >= 0.0 else -math.expm1(e) + math.exp(e) * zero(0.0)
 
 
-def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
+def _added(law: str, K: int, e: float, t: float, *, quickly: bool = False) -> float:
     """Return delta for ``add_remove`` without a Jacobian, e >= 0."""
     if law == "softmax":
         return float(_largest_excess(K - 1, np.array([t - e / t]), t)[0])
@@ -782,7 +777,7 @@ def _added(law: str, K: int, e: float, t: float, quickly: bool = False) -> float
     return gaussian_delta(e, t) if K == 1 else sum_of_scores(t, K, None, quickly=quickly).delta(e)
 
 
-def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa: FBT001
+def _replaced_pairs(K: int, x: float, t: float, *, quickly: bool) -> float:
     """Return twice the excess over x of one record's loss over pairs, ``replace_one``."""
     if K == 2:
         scale = 2.0 * math.sqrt(2.0) * t
@@ -790,7 +785,7 @@ def _replaced_pairs(K: int, x: float, t: float, quickly: bool) -> float:  # noqa
     return 2.0 * sum_of_pairs(2.0 * t, 0.0, K, quickly=quickly).delta(x)
 
 
-def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> float:  # noqa: FBT001, FBT002
+def _replaced(law: str, K: int, e: float, t: float, *, quickly: bool) -> float:
     """Return delta for ``replace_one`` without a Jacobian, e >= 0."""
     if law == "softmax":
         twice = _doubled(
@@ -801,7 +796,9 @@ def _replaced(law: str, K: int, e: float, t: float, quickly: bool = False) -> fl
         return min(twice, _union_of_extremes(K, e, t))
     if law == "weston_watkins":
         return _doubled(
-            e - 2.0 * K * (K - 1) * t * t, lambda x: _replaced_pairs(K, x, t, quickly), K * t
+            e - 2.0 * K * (K - 1) * t * t,
+            lambda x: _replaced_pairs(K, x, t, quickly=quickly),
+            K * t,
         )
     if K > 1:
         return sum_of_scores(t, K, None, replace_one=True, quickly=quickly).delta(e)

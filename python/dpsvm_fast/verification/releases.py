@@ -13,7 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from scipy.optimize import brentq, minimize_scalar
+from scipy.optimize import minimize_scalar
 
 from dpsvm_fast.certificates.events import (
     GaussianEvent,
@@ -41,8 +41,13 @@ from dpsvm_fast.certificates.statement import (
     SelectionStatement,
     Statement,
 )
-from dpsvm_fast.verification.compose import ALLOWANCE, least_gaussian, recomputed_events
-from dpsvm_fast.verification.losses import gaussian_delta, gaussian_epsilon
+from dpsvm_fast.verification.compose import (
+    ALLOWANCE,
+    LARGEST_EPSILON,
+    least_gaussian,
+    recomputed_events,
+)
+from dpsvm_fast.verification.losses import crossing, gaussian_delta, gaussian_epsilon
 from dpsvm_fast.verification.objective import jacobian_of, objective_delta, trace_of
 
 # The part of a certificate that is about noise in the objective, recomputed.
@@ -203,24 +208,18 @@ def objective_share(
     if delta <= claimed:
         return (o.epsilon, delta), True
     verdict = False if least > claimed else None
-    return (_larger_epsilon(delta_at, o.epsilon, claimed), delta), verdict
+
+    def excess(epsilon: float) -> float:
+        return math.log((delta_at(epsilon) + 1e-320) / claimed)
+
+    # To three digits.
+    larger = crossing(excess, o.epsilon, 2.0 * o.epsilon, LARGEST_EPSILON, xtol=1e-9, rtol=1e-3)
+    return (larger, delta), verdict
 
 
 def _sigma_of(o: ObjectiveNoise) -> float:
     """Return the noise divided by the norm bound of the rows."""
     return 0.0 if o.sigma is None else o.sigma / o.row_norm
-
-
-def _larger_epsilon(delta_at: Callable[[float], float], low: float, delta: float) -> float:
-    """Return the epsilon above ``low`` at which a delta is reached, to three digits."""
-    high = 2.0 * low
-    while delta_at(high) > delta:
-        low, high = high, 2.0 * high
-        if high > 1e5:
-            return math.inf
-    return float(
-        brentq(lambda e: math.log((delta_at(e) + 1e-320) / delta), low, high, rtol=1e-3, xtol=1e-9)
-    )
 
 
 def _pure_epsilon(row: _Row, n: int, rate: float, kappa: float, factor: int, unit: str) -> float:

@@ -164,7 +164,7 @@ class _Law:
         large = np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + shift)
         return np.asarray(np.where(shift < 1.0, np.log1p(small), large))
 
-    def nodes(self, tilt: float, count: int) -> tuple[Array, Array]:
+    def nodes(self, tilt: float) -> tuple[Array, Array]:
         """Return losses and log-masses where the tilted density is not negligible."""
         reach = min(self.reach, 12.0 * self.z + 1.0 + 2.0 * abs(tilt))
         x = np.linspace(-reach, reach, FIRST_NODES)
@@ -175,9 +175,8 @@ class _Law:
             tilted = tilt * loss + log
             inside = np.flatnonzero(tilted > float(tilted.max()) - DEPTH)
             low, high = x[max(inside[0] - 1, 0)], x[min(inside[-1] + 1, x.size - 1)]
-            done = inside.size > 0.25 * x.size
-            x = np.linspace(low, high, count if done else FIRST_NODES)
-            if done:
+            x = np.linspace(low, high, FIRST_NODES)
+            if inside.size > 0.25 * FIRST_NODES:
                 break
         loss, log = self.at(x)
         step = float(x[1] - x[0]) / (self.z * math.sqrt(2.0 * math.pi))
@@ -322,7 +321,7 @@ class _Sum:
         # Candidates, in units of the window, of what is added to the tilt for losses above it.
         self._shifts = np.geomspace(0.05, 20.0, 7)
         # For choices: losses and logarithms of masses at a few nodes. For bounds: grids.
-        self._parts: list[tuple[Callable[[float, int], tuple[Array, Array]], int]] = []
+        self._parts: list[tuple[Callable[[float], tuple[Array, Array]], int]] = []
         self._dots: list[tuple[Callable[[float], _Dots], int]] = []
         for law, count in laws:
             self._parts.append((law.nodes, count))
@@ -411,11 +410,11 @@ class _Sum:
         delta += math.exp(min(float(above[best] - shifts[best] * end) + doubt, 0.0)) + self._lost
         return min(1.0, delta), math.fsum(count * dots.infinite for dots, count in laws)
 
-    def _moment(self, tilt: float, n_nodes: int = FIRST_NODES) -> float:
+    def _moment(self, tilt: float) -> float:
         """Return the logarithm of the mean of exp(tilt * loss)."""
         total = 0.5 * self._mu**2 * tilt * (1.0 + tilt)
         for part, count in self._parts:
-            loss, log = part(tilt, n_nodes)
+            loss, log = part(tilt)
             total += count * float(logsumexp(log + tilt * loss))
         return total
 
@@ -423,7 +422,7 @@ class _Sum:
         """Return the mean and standard deviation of the tilted sum."""
         mean, square = self._mu**2 * (tilt + 0.5), self._mu**2
         for part, count in self._parts:
-            loss, log = part(tilt, FIRST_NODES)
+            loss, log = part(tilt)
             tilted = log + tilt * loss
             masses = np.exp(tilted - logsumexp(tilted))
             middle = float(masses @ loss)
@@ -458,9 +457,9 @@ class _Sum:
         return low, high
 
 
-def _constant(nodes: tuple[Array, Array]) -> Callable[[float, int], tuple[Array, Array]]:
+def _constant(nodes: tuple[Array, Array]) -> Callable[[float], tuple[Array, Array]]:
     """Return nodes that do not depend on the tilt."""
-    return lambda _tilt, _count: nodes
+    return lambda _: nodes
 
 
 def _crossing(holds: Callable[[float], bool], high: float) -> float:

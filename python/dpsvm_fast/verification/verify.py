@@ -162,12 +162,10 @@ class Policy(Record):
 
     epsilon: field.Epsilon
     delta: field.Delta
-    adjacency: Annotated[tuple[field.Adjacency, ...], field.OmitIfEmpty()] = ()
-    unit: Annotated[tuple[Annotated[str, field.Options(*UNITS)], ...], field.OmitIfEmpty()] = ()
-    exact_noise: Annotated[bool, field.OmitIfEmpty()] = False
-    forbidden_caveats: Annotated[
-        tuple[Annotated[str, field.Options(*CAVEATS)], ...], field.OmitIfEmpty()
-    ] = ()
+    adjacency: field.Several[field.Adjacency] = ()
+    unit: field.Several[Annotated[str, field.Options(*UNITS)]] = ()
+    exact_noise: Annotated[bool, field.OmitIfDefault()] = False
+    forbidden_caveats: field.Several[Annotated[str, field.Options(*CAVEATS)]] = ()
 
     @classmethod
     def read(cls, record: object) -> Policy:
