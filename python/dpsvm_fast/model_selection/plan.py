@@ -296,19 +296,13 @@ def _score_noise(
     epsilon: float, delta: float, sensitivity: int, score_fraction: float
 ) -> SelectionNoise:
     """Return the noise of the score of a run with this epsilon (that of the fit if delta > 0)."""
+    own: dict[str, Any] = {"sensitivity": sensitivity, "relation_factor": 1}
     if delta == 0.0:
         rate = _rate(Fraction(epsilon) * Fraction(score_fraction) / sensitivity, SMALLEST_RATE)
-        return SelectionNoise(
-            mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
-        )
+        return SelectionNoise(mechanism="discrete_laplace", rate=rate, **own)
     odds = score_fraction / (1.0 - score_fraction)
     mu = math.sqrt(odds) * gaussian_parameter(epsilon, delta)
-    return SelectionNoise(
-        mechanism="gaussian_on_grid",
-        sensitivity=sensitivity,
-        relation_factor=1,
-        sigma=div_up(float(sensitivity), mu),
-    )
+    return SelectionNoise(mechanism="gaussian_on_grid", sigma=div_up(sensitivity, mu), **own)
 
 
 def _rate(exact: Fraction, least: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any
 
@@ -77,9 +77,6 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
     TypeError, InvalidParameterError
         The grid is missing or empty, or varies a parameter that the search sets.
     """
-    if not isinstance(param_grid, (Mapping, Iterable)) or isinstance(param_grid, str):
-        accepted = "a dict of lists or a list of such dicts"
-        raise InvalidTypeError.of("param_grid", param_grid, accepted)
     try:
         grid = ParameterGrid(param_grid)
         n = len(grid)
@@ -161,14 +158,12 @@ def _check_step(step: Step, adjacency: str) -> None:
 def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
     """Return whether the candidates have a label-set parameter, and its value."""
     steps = [label_step(candidate) for candidate in candidates]
-    found = [None if step is None else step.classes for step in steps]
     if any(step is None for step in steps):
         return False, None
-    if any(classes is None for classes in found):
-        if any(classes is not None for classes in found):
-            raise InvalidParameterError("classes: expected the same in all candidates")
-        return True, None
-    sets = [public_classes(classes) for classes in found]
+    sets = [
+        step.classes if step.classes is None else public_classes(step.classes) for step in steps
+    ]
+    # None equals None only.
     if not all(np.array_equal(sets[0], other) for other in sets):
         raise InvalidParameterError("classes: expected the same in all candidates")
     return True, sets[0]
@@ -291,10 +286,10 @@ class SearchRows:
                 if taken == "cells" and step.schema not in schemas:
                     clone(step).fit_transform(self.X)
                     schemas.append(step.schema)
-        search.counted.check_labels(self.y)
-        if self.classes is not None:
-            encoded_labels(self.y, self.classes)
-        elif search.labelled:
+        for known in (search.counted.classes, self.classes):
+            if known is not None:
+                encoded_labels(self.y, known)
+        if self.classes is None and search.labelled:
             self.classes = classes_from_labels(self.y)
         if self.classes is not None:
             self.published["classes_"] = self.classes

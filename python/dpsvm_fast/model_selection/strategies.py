@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from inspect import signature
 from typing import Any, NamedTuple
@@ -165,16 +165,16 @@ class SearchPlan(Plan):
             return chosen
         # Without a run there is no winner; then the first candidate is fitted, at the same cost.
         index = max(chosen.index, 0)
-        again = Fit(self.budgets.refits[index], sources.refit, None, rows.classes)
-        return Chosen(index, again.fitted(rows.some(None)), chosen.score)
+        again = self.budgets.refits[index], rows.some(None), rows.classes
+        return Chosen(index, fitted(*again, seed=sources.refit), chosen.score)
 
     @abstractmethod
     def choose(self, rows: Any, sources: Sources) -> Chosen:
         """Return the winner, as fitted for the comparison."""
 
     def fitted_and_scored(
-        self, tasks: list[tuple[Any, ...]], classes: Any, seed: int | None
-    ) -> Any:
+        self, tasks: list[tuple[Allotment, Part, Part]], classes: Any, seed: int | None
+    ) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
         """Return fitted candidates and their private scores, in the order of the tasks.
 
         Parameters
@@ -190,12 +190,13 @@ class SearchPlan(Plan):
         if "backend_kwargs" not in signature(Parallel).parameters:
             # Before joblib 1.5; its workers check for their parent from their first task on.
             watched = {}
-        return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
-            delayed(fitted_and_scored)(
-                Fit(allotment, own, n_threads, classes), self.scoring, *parts
-            )
-            for (allotment, *parts), own in zip(tasks, seeds(seed, len(tasks)), strict=True)
+        how = {"scoring": self.scoring, "classes": classes, "n_threads": n_threads}
+        results = Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
+            delayed(fitted_and_scored)(os.getpid(), *task, seed=own, **how)
+            for task, own in zip(tasks, seeds(seed, len(tasks)), strict=True)
         )
+        estimators, scores = zip(*results, strict=True)
+        return estimators, np.array(scores, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,10 +242,9 @@ class PartitionPlan(SearchPlan):
             (branch, rows.some(part), scored)
             for branch, part in zip(branches, parts[1:], strict=True)
         ]
-        results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
-        scores = np.array([score for _, score in results], dtype=np.int64)
+        estimators, scores = self.fitted_and_scored(tasks, rows.classes, sources.fits)
         index = chosen_index(scores, self.budgets.selection, sources.noise)
-        return Chosen(index, results[index][0])
+        return Chosen(index, estimators[index])
 
 
 def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.int64]:
@@ -298,14 +298,13 @@ class StoppingPlan(SearchPlan):
         drawn = [coins.randrange(len(branches)) for _ in range(n_runs)]
         whole = rows.some(None)
         tasks = [(branches[index], whole, whole) for index in drawn]
-        results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
-        exact = np.array([score for _, score in results], dtype=np.int64)
-        noisy = exact + score_noise(self.budgets.selection, n_runs, sources.noise)
+        estimators, scores = self.fitted_and_scored(tasks, rows.classes, sources.fits)
+        noisy = scores + score_noise(self.budgets.selection, n_runs, sources.noise)
         # A run's rank among equals is another coordinate of it, independent of everything: so is a
         # fair draw among the best.
         best = np.flatnonzero(noisy == noisy.min())
         winner = int(best[coins.randrange(best.size)])
-        return Chosen(drawn[winner], results[winner][0], float(noisy[winner]))
+        return Chosen(drawn[winner], estimators[winner], float(noisy[winner]))
 
 
 class ConstantClassifier(ClassifierMixin, BaseEstimator):
@@ -374,75 +373,73 @@ def score_noise(
 # One fit of one candidate, in whatever thread or process it is made.
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Settings of a candidate's fit.
+def fitted(
+    allotment: Allotment,
+    part: Part,
+    classes: NDArray[Any] | None,
+    *,
+    seed: int | None,
+    n_threads: int | None = None,
+) -> Any:
+    """Return a fitted copy of a candidate that can spend only its share of the budget.
 
     Parameters
     ----------
     allotment : Allotment
         Candidate and budget. The estimator is not changed, because runs of a candidate share it.
-    seed : int or None
-        Seed; None takes entropy from the operating system.
-    n_threads : int or None
-        Number of threads of estimators that do not set it; does not change the result.
+    part : Part
+        Training rows.
     classes : ndarray or None
         Label set of estimators that do not set it.
-    process : int
-        Id of the searching process.
+    seed : int or None
+        Seed; None takes entropy from the operating system.
+    n_threads : int or None, default=None
+        Number of threads of estimators that do not set it; does not change the result.
     """
+    estimator = clone(allotment.estimator)
+    step = label_step(estimator)
+    if step is not None and step.classes is None:
+        step.set_params(classes=classes)
+    with within_search(), _prepared(estimator, allotment, seed, n_threads):
+        if part.owners:
+            _fit_owned(estimator, part)
+        else:
+            estimator.fit(part.X, part.y)
+    return estimator
 
-    allotment: Allotment
-    seed: int | None
-    n_threads: int | None
-    classes: NDArray[Any] | None
-    process: int = field(default_factory=os.getpid)
 
-    def fitted(self, part: Part) -> Any:
-        """Return a fitted copy that can spend only its share of the budget."""
-        estimator = clone(self.allotment.estimator)
-        step = label_step(estimator)
-        if step is not None and step.classes is None:
-            step.set_params(classes=self.classes)
-        with within_search(), self._prepared(estimator):
-            if part.owners:
-                _fit_owned(estimator, part)
-            else:
-                estimator.fit(part.X, part.y)
-        return estimator
+@contextmanager
+def _prepared(
+    estimator: Any, allotment: Allotment, seed: int | None, n_threads: int | None
+) -> Iterator[None]:
+    """Set ledger, seed and threads of the steps, and reset them afterwards.
 
-    @contextmanager
-    def _prepared(self, estimator: Any) -> Iterator[None]:
-        """Set ledger, seed and threads of the steps, and reset them afterwards.
-
-        The number of fits is secret: no log line per fit and no cached rows of a step may be left
-        behind.
-        """
-        before = estimator.get_params()
-        given: dict[str, Any] = {}
-        for name, value in before.items():
-            last = name.rpartition("__")[2]
-            if last == "memory" and value is not None:
-                given[name] = None
-            if last == "verbose" and value:
-                given[name] = False if isinstance(value, bool) else 0
-        ledger = CandidateLedger(self.allotment)
-        paid = {step.name for step in private_steps(estimator)}
-        leaves = [leaf.name for leaf in leaf_steps(estimator, "")]
-        for name, seed in zip(leaves, seeds(self.seed, len(leaves)), strict=True):
-            within = f"{name}__" if name else ""
-            own = {"random_state": seed, "n_threads": self.n_threads}
-            unset: dict[str, Any] = {
-                n: value for n, value in own.items() if before.get(within + n, 0) is None
-            }
-            if name in paid and within + "ledger" in before:
-                unset["ledger"] = ledger
-            given |= {within + n: value for n, value in unset.items()}
-        estimator.set_params(**given)
-        try:
-            yield
-        finally:
-            estimator.set_params(**{name: before[name] for name in given})
+    The number of fits is secret: no log line per fit and no cached rows of a step may be left
+    behind.
+    """
+    before = estimator.get_params()
+    given: dict[str, Any] = {}
+    for name, value in before.items():
+        last = name.rpartition("__")[2]
+        if last == "memory" and value is not None:
+            given[name] = None
+        if last == "verbose" and value:
+            given[name] = type(value)(0)
+    ledger = CandidateLedger(allotment)
+    paid = {step.name for step in private_steps(estimator)}
+    leaves = [leaf.name for leaf in leaf_steps(estimator, "")]
+    for name, own_seed in zip(leaves, seeds(seed, len(leaves)), strict=True):
+        own: dict[str, Any] = {"random_state": own_seed, "n_threads": n_threads}
+        own |= {"ledger": ledger} if name in paid else {}
+        for parameter, value in own.items():
+            path = f"{name}__{parameter}" if name else parameter
+            if before.get(path, 0) is None:
+                given[path] = value
+    estimator.set_params(**given)
+    try:
+        yield
+    finally:
+        estimator.set_params(**{name: before[name] for name in given})
 
 
 def _fit_owned(estimator: Any, part: Part) -> None:
@@ -457,15 +454,17 @@ def _fit_owned(estimator: Any, part: Part) -> None:
         estimator.fit(part.X, part.y, **own)
 
 
-def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> tuple[Any, int]:
+def fitted_and_scored(
+    process: int, allotment: Allotment, part: Part, scored: Part, *, scoring: Scoring, **how: Any
+) -> tuple[Any, int]:
     """Return a fitted copy and its private score on other rows.
 
     A worker exits when the searching process ends, even by SIGTERM or SIGKILL. Otherwise it would
     keep rows in memory, and its parent's pipes open, until minutes after its fit. Threads, and
     workers of another parent, are not affected.
     """
-    _watch(how.process)
-    estimator = how.fitted(part)
+    _watch(process)
+    estimator = fitted(allotment, part, **how)
     return estimator, scoring.score(estimator.predict(scored.X), scored)
 
 
@@ -560,11 +559,6 @@ class Scoring:
         whole = [max(1, round(ratio * RESOLUTION)) for ratio in ratios]
         self.weights[order] = [1] * len(given) if set(ratios) == {1} else whole
         self.sensitivity = int(self.weights.max())
-
-    def check_labels(self, y: NDArray[Any]) -> None:
-        """Refuse labels without a weight; the message does not quote them."""
-        if self.classes is not None:
-            encoded_labels(y, self.classes)
 
     def of_persons(self, max_weight: float) -> Scoring:
         """Return the same rule for persons or weighted rows, in units of 1/256 of a weight."""

@@ -7,6 +7,7 @@ import importlib
 import math
 import warnings
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +32,13 @@ from dpsvm_fast.plotting.drawing import (
     COLOURS,
     HATCHES,
     NAME_BOX,
-    NOT_PRIVATE,
     Display,
     PlaneDisplay,
     class_names,
     class_style,
-    draw_regions,
-    draw_rows,
     epsilon_axis,
     legend_outside,
+    mark_not_private,
     matplotlib_module,
     plain_ticks,
 )
@@ -166,7 +165,6 @@ class BoundaryDisplay(PlaneDisplay):
         Guarantees: without X the figure depends only on the released model and on public bounds, so
         it is as private as the model. The limits never come from rows.
         """
-        matplotlib_module("figure")
         check_is_fitted(estimator)
         if getattr(estimator, "n_features_in_", None) != 2 or not hasattr(estimator, "classes_"):
             raise InvalidParameterError(
@@ -189,20 +187,6 @@ class BoundaryDisplay(PlaneDisplay):
             private=statement is None or bool(statement.private),
         )
         return display.plot(X, y=y, ax=ax)
-
-    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
-        labels = class_names(self.classes)
-        self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, rows)
-        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
-        ax.set(
-            xlabel=self.names[0],
-            ylabel=self.names[1],
-            xlim=(self.x[0], self.x[-1]),
-            ylim=(self.y[0], self.y[-1]),
-        )
-        if not self.private:
-            ax.set_title(NOT_PRIVATE)
-        legend_outside(ax, [*self.regions_, *self.points_])
 
 
 def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
@@ -314,6 +298,10 @@ class EllipsoidDisplay(PlaneDisplay):
                 "model", got=f"{model.n_features_in_} features", accepted="2 features"
             )
         self.model, self.classes = model, model.classes_
+        self.names, self.private = feature_names(model), model.privacy_.private
+        reach = REACH * model.data_norm_
+        self.x = self.y = np.linspace(-reach, reach, GRID_POINTS)
+        self.codes = predicted_codes(model, self.x, self.y)
         self.level = None if level is None else check.check_positive("level", level)
 
     @classmethod
@@ -353,57 +341,35 @@ class EllipsoidDisplay(PlaneDisplay):
         Guarantees: without X the figure depends only on the released matrices, so it is as private
         as they are.
         """
-        matplotlib_module("figure")
         return cls(model=model, level=level).plot(X, y=y, ax=ax)
 
-    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
-        model = self.model
-        labels = class_names(model.classes_)
-        reach = REACH * model.data_norm_
-        side = np.linspace(-reach, reach, GRID_POINTS)
-        # Rows beyond the circle are scaled down to it.
-        angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
-        first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
-        (circle,) = ax.plot(
-            first, second, color="#000000", linewidth=0.8, label="bound on the rows", zorder=3
-        )
-        handles = [*self._draw_ellipses(ax), circle]
-        curves = [line.get_xydata() for line in (*self.ellipses_, *self.centres_, circle)]
-        obstacles = np.concatenate([*curves, *([] if rows is None else [rows])])
-        codes_of_plane = predicted_codes(model, side, side)
-        self.regions_ = draw_regions(ax, side, side, codes_of_plane, labels, obstacles)
-        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
-        first_name, second_name = feature_names(model)
-        ax.set(xlabel=first_name, ylabel=second_name, xlim=(-reach, reach), ylim=(-reach, reach))
-        ax.set_aspect("equal")
-        if not model.privacy_.private:
-            ax.set_title(NOT_PRIVATE)
-        legend_outside(ax, [*self.regions_, *handles, *self.points_])
-
-    def _draw_ellipses(self, ax: Axes) -> list[Any]:
-        """Draw each ellipse and its centre; return the first of each class for the legend."""
-        model = self.model
-        level = self.level
+    def _draw_lines(self, ax: Axes) -> tuple[list[Any], list[Array]]:
+        """Draw the ellipses, their centres and the circle beyond which rows are scaled down."""
+        model, level = self.model, self.level
         if level is None:
             # At which the smallest ellipse has half the size of the rows' ball.
             roots = np.sqrt(np.maximum(np.linalg.det(model.precisions_), 0.0)).max()
             level = float((0.5 * model.data_norm_) ** 2 * roots) or 1.0
         self.ellipses_, self.centres_ = [], []
-        firsts = []
+        legend = []
         for c, label in enumerate(class_names(model.classes_)):
             style = class_style(c)
             how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
+            mark: dict[str, Any] = {"color": style.colour, "markeredgecolor": "#000000"}
             for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):
                 ellipse = _ellipse(centre, precision, level)
                 self.ellipses_ += ax.plot(*ellipse, label=f"ellipse {label}", **how)
-                mark: dict[str, Any] = {
-                    "color": style.colour,
-                    "markeredgecolor": "#000000",
-                    "markersize": 8,
-                }
-                self.centres_ += ax.plot(*centre[:, None], style.marker, zorder=4, **mark)
-            firsts.append(self.ellipses_[-len(model.means_[c])])
-        return firsts
+                self.centres_ += ax.plot(
+                    *centre[:, None], style.marker, markersize=8, zorder=4, **mark
+                )
+            legend.append(self.ellipses_[-len(model.means_[c])])
+        bound = _ellipse(np.zeros(2), np.eye(2), model.data_norm_**2)
+        legend += ax.plot(
+            *bound, color="#000000", linewidth=0.8, zorder=3, label="bound on the rows"
+        )
+        ax.set_aspect("equal")
+        shown = (*self.ellipses_, *self.centres_, legend[-1])
+        return legend, [np.asarray(line.get_xydata()) for line in shown]
 
 
 def _ellipse(centre: Array, precision: Array, level: float) -> Array:
@@ -506,7 +472,6 @@ class AuditDisplay(Display):
 # The curve of guarantees of a release, as a scikit-learn Display object.
 
 
-CURVE_COLOUR, MARK_COLOUR = COLOURS[0], COLOURS[1]
 # Points of a privacy profile, from epsilon 0 to this multiple of the claimed one.
 PROFILE_POINTS, PROFILE_REACH = 201, 2.0
 # Fewer where each takes a search, or the law of noise in an objective many times over.
@@ -598,9 +563,9 @@ class PrivacyProfileDisplay(Display):
         epsilon, delta = self.claimed
         # A logarithmic axis has no zero.
         shown = np.where(self.deltas > 0.0, self.deltas, np.nan)
-        (self.line_,) = ax.plot(self.epsilons, shown, color=CURVE_COLOUR, label="this release")
+        (self.line_,) = ax.plot(self.epsilons, shown, color=COLOURS[0], label="this release")
         claim: dict[str, Any] = {
-            "color": MARK_COLOUR,
+            "color": COLOURS[1],
             "markeredgecolor": "#000000",
             "markersize": 10,
             "zorder": 3,
@@ -616,8 +581,7 @@ class PrivacyProfileDisplay(Display):
             xlabel=r"privacy parameter $\epsilon$",
             ylabel=r"privacy parameter $\delta$ (smaller is more private)",
         )
-        if not self.private:
-            ax.set_title(NOT_PRIVATE)
+        mark_not_private(ax, private=self.private)
         ax.grid(alpha=0.3)
         ax.set_xlim(self.epsilons[0], self.epsilons[-1])
         ax.legend(loc="lower left")
@@ -626,7 +590,7 @@ class PrivacyProfileDisplay(Display):
 # What privacy costs in accuracy, as a scikit-learn Display object.
 
 
-PRIVATE_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[-1]
+PRIVATE_COLOUR = COLOURS[0]
 # Fits for an epsilon at most.
 MAX_REPEATS = 2**20
 # Points of a curve that are labelled; more labels run into each other.
@@ -698,13 +662,12 @@ def private_scores(
     seeds = [
         _seeds(step.random_state, place, shape) for place, step in enumerate(_private(estimator))
     ]
-    for i, epsilon in enumerate(budgets):
-        for j in range(n_repeats):
-            model = clone(estimator)
-            for step, share, own in zip(_private(model), shares, seeds, strict=True):
-                own_epsilon = {"epsilon": mul_down(share, epsilon), "random_state": own[i, j]}
-                step.set_params(**own_epsilon, ledger=step.ledger)
-            scores[i, j] = model.fit(X, y).score(X_test, y_test)
+    for i, j in np.ndindex(shape):
+        model = clone(estimator)
+        for step, share, own in zip(_private(model), shares, seeds, strict=True):
+            epsilon = mul_down(share, budgets[i])
+            step.set_params(epsilon=epsilon, random_state=own[i, j], ledger=step.ledger)
+        scores[i, j] = model.fit(X, y).score(X_test, y_test)
     return scores
 
 
@@ -924,7 +887,7 @@ class PrivacyUtilityDisplay(Display):
         ax.annotate(
             f"{name}: {score:.2f}", (0.0, score), xycoords=("axes fraction", "data"), **above
         )
-        return ax.axhline(score, color=CEILING_COLOUR, linestyle=style, linewidth=1.6)
+        return ax.axhline(score, color=COLOURS[-1], linestyle=style, linewidth=1.6)
 
 
 KINDS = ("lead", "budget")
@@ -985,19 +948,20 @@ class NoisePlanDisplay(Display):
     """
 
     def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
-        if not isinstance(plans, NoisePlan):
-            plans = check.check_items("plans", plans, "plans of plan_noise()")
-        plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
-        for plan in plans:
-            check.check_type("plans", plan, NoisePlan, "plans of plan_noise()")
-        if not plans:
+        accepted = "plans of plan_noise()"
+        given = [plans] if isinstance(plans, NoisePlan) else plans
+        found: list[NoisePlan] = [
+            check.check_type("plans", plan, NoisePlan, accepted)
+            for plan in check.check_items("plans", given, accepted)
+        ]
+        if not found:
             raise InvalidParameterError.of("plans", got=[], accepted="at least one plan")
         for name in COMMON:
-            if len({getattr(plan, name) for plan in plans}) > 1:
+            if len({getattr(plan, name) for plan in found}) > 1:
                 raise InvalidParameterError(f"plans: expected the same {name} in all of them")
-        if len({plan.epsilon for plan in plans}) < len(plans):
+        if len({plan.epsilon for plan in found}) < len(found):
             raise InvalidParameterError("plans: expected one plan for each epsilon")
-        self.plans = tuple(sorted(plans, key=lambda plan: plan.epsilon))
+        self.plans = tuple(sorted(found, key=attrgetter("epsilon")))
 
     @classmethod
     def from_plans(
@@ -1047,7 +1011,6 @@ class NoisePlanDisplay(Display):
                 got="plans without n_samples",
                 accepted="plans with n_samples, which decides the noise",
             )
-        matplotlib_module("figure")
         return self._drawn(ax, kind)
 
     def _draw(self, ax: Axes, kind: str) -> None:
@@ -1228,7 +1191,6 @@ class EvaluationDisplay(Display):
         if kind not in self.evaluation.metrics:
             accepted = f"one of the requested metrics: {self.evaluation.metrics}"
             raise InvalidParameterError.of("kind", got=kind, accepted=accepted)
-        matplotlib_module("figure")
         return self._drawn(ax, kind)
 
     def _draw(self, ax: Axes, kind: str) -> None:
