@@ -274,12 +274,13 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
         # Turned: a kink along a line of the grid would be met everywhere alike.
         c, s = math.cos(0.58), math.sin(0.58)
         B = B @ np.array([[c, -s], [s, c]])
-    W = worlds[1].minimiser(B)
-    determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
-    squares = [(noise**2).sum(axis=1) for noise in (worlds[0].noise(W), B)]
-    loss = 0.5 * (squares[1] - squares[0]) / sigma**2 + determinants[0] - determinants[1]
+
+    def log_density(noise: Array) -> Array:
+        return np.asarray(-0.5 * (noise**2).sum(axis=1) / sigma**2)
+
+    loss = _log_ratio(worlds, B, log_density)
     cell = (side[1] - side[0]) ** size / (2.0 * math.pi * sigma**2) ** (0.5 * size)
-    rare = np.exp(-0.5 * squares[1] / sigma**2) * cell
+    rare = np.exp(log_density(B)) * cell
     likely = rare * np.exp(loss)
     if abs(float(likely.sum()) - 1.0) > MASS_TOL[size]:
         raise ArithmeticError(f"the density's mass is {likely.sum():.6g}")
@@ -293,6 +294,15 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
     return hockey_stick_epsilon(delta_at, delta)
 
 
+def _log_ratio(
+    worlds: tuple[Objective, Objective], B: Array, log_density: Callable[[Array], Array]
+) -> Array:
+    """Return the log-ratio of both densities at the minimisers for the second world's noise B."""
+    W = worlds[1].minimiser(B)
+    first, second = (np.linalg.slogdet(world.hessian(W))[1] for world in worlds)
+    return np.asarray(log_density(worlds[0].noise(W)) - log_density(B) + first - second)
+
+
 def _largest_log_ratio(
     worlds: tuple[Objective, Objective], rate: float, size: int, reach: float
 ) -> float:
@@ -304,12 +314,9 @@ def _largest_log_ratio(
         radii = radii[::10]
         angles = np.linspace(0.0, 2.0 * math.pi, 721)[:-1]
         turns = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    best = 0.0
-    for turn in turns:
-        B = radii[:, None] * turn
-        W = worlds[1].minimiser(B)
-        determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
-        longer = np.linalg.norm(B, axis=1) - np.linalg.norm(worlds[0].noise(W), axis=1)
-        loss = rate * longer + determinants[0] - determinants[1]
-        best = max(best, float(np.abs(loss).max()))
-    return best
+
+    def log_density(noise: Array) -> Array:
+        return np.asarray(-rate * np.linalg.norm(noise, axis=1))
+
+    ratios = (_log_ratio(worlds, radii[:, None] * turn, log_density) for turn in turns)
+    return max(float(np.abs(ratio).max()) for ratio in ratios)

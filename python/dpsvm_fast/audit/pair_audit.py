@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -339,15 +340,17 @@ def subject_of(
     if not hasattr(estimator, "fit"):
         return _called(estimator, adjacency, pair, claim)
     estimator = prepared(estimator)
-    adjacency = _adjacency(estimator, adjacency, pair)
+    if adjacency is None:
+        usual = "add_remove" if pair is None else pair.adjacency
+        adjacency = getattr(estimator, "adjacency", usual)
+    adjacency = check.check_adjacency(adjacency)
     pair = default_pair(estimator, adjacency, part) if pair is None else pair
     if "classes" in estimator.get_params(deep=False) and estimator.classes is None:
         both = [np.asarray(data[1]) for data in (pair.first, pair.second)]
         labels = np.unique(np.concatenate(both))
         estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
     found = claim_of(estimator, adjacency, pair, claim, part)
-    name = type(estimator).__name__
-    name += "" if part is None else f", {part}"
+    name = type(estimator).__name__ + ("" if part is None else f", {part}")
     first, second = (world_of(estimator, *data, part=part) for data in (pair.first, pair.second))
     return Subject(name, (first, second), found)
 
@@ -381,14 +384,6 @@ def prepared(estimator: Any) -> Any:
         if last in RUNNING and hasattr(owner, "epsilon"):
             changes[name] = RUNNING[last]
     return estimator.set_params(**changes)
-
-
-def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
-    """Return the relation of the claim."""
-    if adjacency is None:
-        own = getattr(estimator, "adjacency", None if pair is None else pair.adjacency)
-        adjacency = "add_remove" if own is None else str(own)
-    return check.check_adjacency(adjacency)
 
 
 def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:
@@ -941,48 +936,38 @@ class Runner:
         Seed; None takes noise from the operating system for every chunk.
     """
 
-    event: Event
-    statistic: Statistic
-
     def __init__(self, subject: Subject, n_threads: int, seed: int | None) -> None:
         self.subject = subject
         self._n_threads = n_threads
         self._root = None if seed is None else _core.NoiseSource(seed)
 
-    def learn(self, n: int | None, deadline: float, method: str) -> int:
-        """Choose statistic and event on pilot runs; return the number of pilot runs."""
+    def learn(self, n: int | None, deadline: float, method: str) -> tuple[int, Statistic, Event]:
+        """Return the number of pilot runs, and the statistic and event that are chosen on them.
+
+        Statistics are fitted on one half; one and its threshold are selected on the other half.
+        """
         wanted = MAX_PILOT if n is None else int(PILOT_SHARE * n)
         wanted = min(max(wanted, MIN_PILOT), MAX_PILOT)
         started = time.monotonic()
         until = started + PILOT_SHARE * (deadline - started)
-        vectors = self._draw(wanted, until, lambda vectors: vectors)
-        size = min(len(v) for v in vectors)
+        first, second = self.draw(wanted, until, lambda vectors: vectors)
+        size = min(len(first), len(second))
         spent = time.monotonic() - started
         if n is None:
             rate = size / max(spent, 1e-6)
             left = min(deadline - time.monotonic(), 1e9)
             n = int(min(max(rate * left, size), MAX_TRIALS))
-        self._choose(*vectors, n, method)
-        return size
-
-    def _choose(self, first: Array, second: Array, n: int, method: str) -> None:
-        """Fit the statistics on one half; select one and its threshold on the other half."""
-        half = min(len(first), len(second)) // 2
-        pure = method == "clopper_pearson"
+        half, pure = size // 2, method == "clopper_pearson"
         score_of = event_score(method, self.subject.claim)
-        best = -math.inf
+        found = []
         for statistic in learned_statistics(first[:half], second[:half], pure=pure):
             parts = statistic.of(first[half:]), statistic.of(second[half:])
             score, event = chosen_event(*parts, n, score_of, smooth=not pure)
-            if score > best or not hasattr(self, "event"):
-                best, self.statistic, self.event = score, statistic, event
+            found.append((score, statistic, event))
+        _, statistic, event = max(found, key=itemgetter(0))
+        return size, statistic, event
 
-    def values(self, n: int | None, deadline: float) -> tuple[Array, Array]:
-        """Return the statistic of ``n`` fresh runs in both worlds, or as many as time allows."""
-        most = MAX_TRIALS if n is None else n
-        return self._draw(most, deadline, self.statistic.of)
-
-    def _draw(self, n: int, deadline: float, of: Mapped) -> tuple[Array, Array]:
+    def draw(self, n: int, deadline: float, of: Mapped) -> tuple[Array, Array]:
         """Apply ``of`` to n releases of each world, or fewer if time runs out."""
         chunk = min(world.chunk for world in self.subject.worlds)
         sizes = [min(chunk, n - begun) for begun in range(0, n, chunk)]
@@ -1104,10 +1089,11 @@ def audit(
     runner = Runner(subject, threads, seed)
     budget = seconds if seconds is not None or n_trials is not None else DEFAULT_SECONDS
     deadline = math.inf if budget is None else started + budget
-    n_pilot = runner.learn(n_trials, deadline, method)
-    values = runner.values(n_trials, deadline)
+    n_pilot, statistic, event = runner.learn(n_trials, deadline, method)
+    most = MAX_TRIALS if n_trials is None else n_trials
+    values = runner.draw(most, deadline, statistic.of)
     n = min(v.size for v in values)
-    claimed, event = subject.claim, runner.event
+    claimed = subject.claim
     inside = [event.count(v[:n]) for v in values]
     counts = Counts(inside[event.likely], inside[1 - event.likely], n)
     return AuditReport.on(
@@ -1119,7 +1105,7 @@ def audit(
         confidence=1.0 - alpha,
         n_trials=n,
         n_pilot=n_pilot,
-        statistic=runner.statistic.name,
+        statistic=statistic.name,
         threshold=event.threshold,
         counts=(counts.likely, counts.rare),
         histogram=histogram_of(*values),
