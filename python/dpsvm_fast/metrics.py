@@ -513,10 +513,8 @@ class EvaluationPlan(SumsPlan):
                 covariances *= self.sum.scale**2
             else:
                 weight = float(self.weights[name])
-                tables[name], deviations[name] = (
-                    own.reshape(shape) / weight,
-                    self.sum.scale / weight,
-                )
+                tables[name] = own.reshape(shape) / weight
+                deviations[name] = self.sum.scale / weight
         return {
             "tables": tables,
             "deviations": deviations,
@@ -651,8 +649,7 @@ class EvaluatedRows:
         Which of "groups" and "sample_weight" are given.
     """
 
-    verbose, on_step = False, None
-    low_memory = False
+    verbose = False
     n_here = 0
 
     def __init__(

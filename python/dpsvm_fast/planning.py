@@ -19,6 +19,7 @@ from dpsvm_fast.estimators import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
+from dpsvm_fast.estimators.parameters import refuse
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import MAX_FEATURES, joined_parameter
@@ -487,9 +488,18 @@ def plan_noise(
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
     check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)
-    if estimator.classes is None:
-        raise InvalidParameterError("classes: got None, expected the public label set")
-    _check_plannable(estimator)
+    automatic, output = (isinstance(estimator, k) for k in (PIPELINES, OutputPerturbationSVC))
+    refuse(
+        estimator,
+        ("classes", estimator.classes is None, "the public label set"),
+        # The noise of other settings follows other rules.
+        (
+            "mechanism",
+            automatic and estimator.mechanism not in ("auto", "gradient"),
+            "'auto' or 'gradient'",
+        ),
+        ("solver", output and estimator.solver != "exact", "'exact'"),
+    )
     unit = check.check_option("unit", unit, UNITS[:2])
     if unit == "person" and rows_per_person is not None:
         accepted = "None with unit='person', which protects persons with any number of rows"
@@ -521,16 +531,6 @@ def plan_noise(
         return NoisePlan(**shared, **_pipeline(mechanism, n_samples))
     shared |= {"n_columns": n_features, "n_weights": mechanism.n_weights}
     return NoisePlan(**shared, **_solver(mechanism, n_samples))
-
-
-def _check_plannable(estimator: Any) -> None:
-    """Refuse settings whose noise follows other rules."""
-    if isinstance(estimator, PIPELINES) and estimator.mechanism not in ("auto", "gradient"):
-        raise InvalidParameterError.of(
-            "mechanism", got=estimator.mechanism, accepted="'auto' or 'gradient'"
-        )
-    if isinstance(estimator, OutputPerturbationSVC) and estimator.solver != "exact":
-        raise InvalidParameterError.of("solver", got=estimator.solver, accepted="'exact'")
 
 
 # --- Pipelines ------------------------------------------------------------------------------------

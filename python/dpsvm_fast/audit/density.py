@@ -152,15 +152,12 @@ def _of_step(mechanism: Any, delta: float) -> float:
     means = (-1.0, 1.0) if mechanism.adjacency == "replace_one" else (0.0, 1.0)
 
     def tail(x: float, mean: float) -> float:
-        mixed = q * stats.norm.sf((x - mean) / z) if mean != 0.0 else 0.0
-        return float((1.0 - q * (mean != 0.0)) * stats.norm.sf(x / z) + mixed)
+        return float((1.0 - q) * stats.norm.sf(x / z) + q * stats.norm.sf((x - mean) / z))
 
     stays = math.log1p(-q) if q < 1.0 else -math.inf
 
     def log_tilt(x: float, mean: float) -> float:
         """Return the log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2)."""
-        if mean == 0.0:
-            return 0.0
         return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
 
     def root(level: float) -> float:

@@ -25,18 +25,10 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 from sklearn.base import clone
 
-from dpsvm_fast import _core
+from dpsvm_fast import _core, estimators, preprocessing
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.audit.bounds import Claim, Counts, certified_epsilon, event_score, resolved_method
-from dpsvm_fast.estimators import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-)
 from dpsvm_fast.estimators.base import linear_attributes
 from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import ArrayRows, checked_bounds
@@ -52,13 +44,6 @@ from dpsvm_fast.mechanisms.noise import SecondMoments
 from dpsvm_fast.mechanisms.pipeline import Prepared
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.pipelines import total_privacy
-from dpsvm_fast.preprocessing import (
-    PrivateCenter,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateTransformer,
-    PrivateWhitener,
-)
 from dpsvm_fast.validation import ADJACENCIES, check_fraction
 
 # The result of an audit, for people and for files.
@@ -406,11 +391,11 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
         return _checked_width(pair, estimator.bounds)
     if isinstance(estimator, PrivatelyTrained):
         return _trained_pair(estimator, adjacency, norm)
-    if isinstance(estimator, PrivateCenter):
+    if isinstance(estimator, preprocessing.PrivateCenter):
         return centre_pair(adjacency, norm)
-    if isinstance(estimator, (PrivatePCA, PrivateWhitener)):
+    if isinstance(estimator, (preprocessing.PrivatePCA, preprocessing.PrivateWhitener)):
         return moments_pair(adjacency, norm)
-    if isinstance(estimator, PrivateStandardScaler):
+    if isinstance(estimator, preprocessing.PrivateStandardScaler):
         low, high = (float(np.ravel(bound)[0]) for bound in checked_bounds(estimator.bounds))
         return columns_pair(adjacency, low, high)
     raise InvalidParameterError.of(
@@ -587,11 +572,6 @@ class PlannedWorld(World):
 class TrainedWorld(PlannedWorld):
     """World of an estimator that releases weights."""
 
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return published coefficients and intercepts."""
-        releases = [self.plan.run(self.rows, source) for _ in range(n)]
-        return self.published(np.array([getattr(r, "weights", r) for r in releases]))
-
     def published(self, weights: Array) -> Array:
         """Return coefficients and intercepts for weights of shape (n, n_scores, n_columns)."""
         found = linear_attributes(weights, self.plan.intercept_scaling)
@@ -710,11 +690,11 @@ def world_of(
         return TransformerWorld(estimator, X, y, groups, total=part)
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
         (PipelineClassifier, PlannedWorld),
-        (PrivateGaussianMarginClassifier, EllipsoidWorld),
-        (OutputPerturbationSVC, OutputWorld),
-        (ObjectivePerturbationSVC, ObjectiveWorld),
-        (GradientPerturbationSVC, DescentWorld),
-        (PrivateTransformer, TransformerWorld),
+        (estimators.PrivateGaussianMarginClassifier, EllipsoidWorld),
+        (estimators.OutputPerturbationSVC, OutputWorld),
+        (estimators.ObjectivePerturbationSVC, ObjectiveWorld),
+        (estimators.GradientPerturbationSVC, DescentWorld),
+        (preprocessing.PrivateTransformer, TransformerWorld),
     )
     for kind, world in kinds:
         # A subclass of a user's may do anything: it is fitted as a whole.
@@ -1162,9 +1142,10 @@ LAST: dict[str, Any] = {"accountant": "last_iterate", "max_grad_norm": 1.0, "max
 GAMMA: dict[str, Any] = {"loss": "huber", "noise": "gamma"}
 MAPPED: dict[str, Any] = {"bounds": (-1.0, 1.0), "classes": [0, 1], "whiten": False}
 
-OUTPUT, OBJECTIVE = OutputPerturbationSVC, ObjectivePerturbationSVC
-GRADIENT, ELLIPSOIDS = GradientPerturbationSVC, PrivateGaussianMarginClassifier
-LINEAR, KERNEL = PrivateLinearSVC, PrivateKernelSVC
+OUTPUT, OBJECTIVE = estimators.OutputPerturbationSVC, estimators.ObjectivePerturbationSVC
+GRADIENT = estimators.GradientPerturbationSVC
+ELLIPSOIDS = estimators.PrivateGaussianMarginClassifier
+LINEAR, KERNEL = estimators.PrivateLinearSVC, estimators.PrivateKernelSVC
 
 ROWS: dict[str, Row] = {
     "output, Gaussian": Row(OUTPUT, TWO | {"C": 0.1}),
@@ -1193,11 +1174,11 @@ ROWS: dict[str, Row] = {
     "ellipsoids, Gamma": Row(
         ELLIPSOIDS, {"classes": [0, 1], "C": 0.001, "loss": "huber_ww", "noise": "gamma"}
     ),
-    "PrivateCenter": Row(PrivateCenter, {}),
-    "PrivateCenter, Gamma": Row(PrivateCenter, {"delta": 0.0}),
-    "PrivateWhitener": Row(PrivateWhitener, {}),
-    "PrivatePCA": Row(PrivatePCA, {}),
-    "PrivateStandardScaler": Row(PrivateStandardScaler, {"bounds": (-1.0, 1.0)}),
+    "PrivateCenter": Row(preprocessing.PrivateCenter, {}),
+    "PrivateCenter, Gamma": Row(preprocessing.PrivateCenter, {"delta": 0.0}),
+    "PrivateWhitener": Row(preprocessing.PrivateWhitener, {}),
+    "PrivatePCA": Row(preprocessing.PrivatePCA, {}),
+    "PrivateStandardScaler": Row(preprocessing.PrivateStandardScaler, {"bounds": (-1.0, 1.0)}),
     "PrivateLinearSVC, centre": Row(LINEAR, MAPPED, "centre", factor=4.4),
     "PrivateLinearSVC, whitening": Row(LINEAR, MAPPED | {"whiten": True}, "whitening", factor=3.6),
     "PrivateLinearSVC, training": Row(LINEAR, MAPPED, "training", factor=1.04),

@@ -52,7 +52,6 @@ from dpsvm_fast.model_selection.strategies import (
 )
 from dpsvm_fast.pipelines import (
     OURS,
-    Step,
     check_form,
     leaf_steps,
     private_steps,
@@ -132,24 +131,20 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
     return made
 
 
-def _check_step(step: Step, adjacency: str) -> None:
+def _check_step(step: Any, adjacency: str) -> None:
     """Refuse a private step whose parameters conflict with those that the search sets."""
-    name = type(step.estimator).__name__
-    if isinstance(step.estimator, PrivateGridSearch):
-        raise InvalidTypeError(
-            f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer"
-        )
-    if not hasattr(step.estimator, "epsilon") or not hasattr(step.estimator, "adjacency"):
+    name = type(step).__name__
+    if isinstance(step, PrivateGridSearch):
+        raise InvalidTypeError.of("estimator", step, "one that fits once, or a DeclaredTrainer")
+    if not hasattr(step, "epsilon") or not hasattr(step, "adjacency"):
         raise InvalidTypeError(
             f"estimator: {name} has no epsilon or no adjacency, which a search sets"
         )
-    if step.estimator.adjacency != adjacency:
-        raise InvalidParameterError(
-            f"adjacency: got {adjacency!r} and {step.estimator.adjacency!r} in {name}, expected "
-            "the same"
-        )
+    if step.adjacency != adjacency:
+        accepted = f"{step.adjacency!r}, as in {name}"
+        raise InvalidParameterError.of("adjacency", got=adjacency, accepted=accepted)
     for parameter in ("ledger", "random_state"):
-        if getattr(step.estimator, parameter, None) is not None:
+        if getattr(step, parameter, None) is not None:
             raise InvalidParameterError(
                 f"{parameter}: expected None in {name}; give it to the search"
             )
@@ -177,7 +172,7 @@ def given_max_weight(candidates: list[Any]) -> float:
         Candidates have different values, or one takes no weights.
     """
     taking = [
-        [s.estimator for s in private_steps(candidate) if "sample_weight" in takes(s.estimator)]
+        [step for step in private_steps(candidate) if "sample_weight" in takes(step)]
         for candidate in candidates
     ]
     if not all(taking):
@@ -203,8 +198,7 @@ def described(parameters: Mapping[str, Any]) -> str:
 def learned_in(candidates: list[Any]) -> tuple[str, ...]:
     """Return the nested steps of candidates that learn from the rows without privacy."""
     leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
-    private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
-    found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
+    found = (str(leaf) for leaf in leaves if leaf.role == "learned" and not leaf.spends)
     return tuple(dict.fromkeys(found))
 
 
@@ -227,7 +221,6 @@ class SearchRows:
     ) -> None:
         self.X, self.y, self._search = X, y, search
         self._groups, self._weights = groups, sample_weight
-        self._owned, self._weighted = groups is not None, sample_weight is not None
         self.classes = search.label_set
         self.verbose, self.on_step = bool(search.verbose), None
         self.published: dict[str, Any] = {}
@@ -244,8 +237,8 @@ class SearchRows:
             n_samples=self.n_rows if counted else None,
             sparse=sparse_table(self.X),
             feature_names=feature_names(self.X),
-            unit="person" if self._owned else "row",
-            weighted=self._weighted,
+            unit="row" if self._groups is None else "person",
+            weighted=self._weights is not None,
         )
 
     @property
@@ -292,7 +285,7 @@ class SearchRows:
             self.classes = classes_from_labels(self.y)
         if self.classes is not None:
             self.published["classes_"] = self.classes
-        if self._owned or self._weighted:
+        if self._groups is not None or self._weights is not None:
             own = (self._groups, self._weights, self.n_here, search.max_weight)
             found = owners(*own, counted=search.adjacency == "replace_one")
             if self._weights is not None:
@@ -300,7 +293,7 @@ class SearchRows:
             if found.order is not None:
                 self.X, self.y = rows_at(self.X, found.order), self.y[found.order]
                 self._weights = None if self._weights is None else self._weights[found.order]
-            if self._owned:
+            if self._groups is not None:
                 n, several = self.n_here, found.persons
                 starts = np.append(np.arange(several[0]), several) if several.size else np.arange(n)
                 self._groups = np.searchsorted(starts, np.arange(n), side="right") - 1
@@ -683,8 +676,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)
-        if steps and "privacy_" in vars(steps[-1].estimator):
-            steps[-1].estimator.privacy_ = statement
+        if steps and "privacy_" in vars(steps[-1]):
+            steps[-1].privacy_ = statement
         return statement
 
     @_best_has("predict")  # type: ignore[untyped-decorator]

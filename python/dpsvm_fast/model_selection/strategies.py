@@ -26,6 +26,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
 from dpsvm_fast import _core
+from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyEvent, RandomStoppingEvent
 from dpsvm_fast.certificates.statement import SelectionNoise
 from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
@@ -33,13 +34,6 @@ from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.plan import Plan
 from dpsvm_fast.model_selection.plan import Allotment, Budgets, CandidateLedger, part_sizes
 from dpsvm_fast.pipelines import leaf_steps, private_steps, takes
-from dpsvm_fast.validation import (
-    check_n_threads,
-    check_option,
-    check_positive,
-    check_type,
-    within_search,
-)
 
 # Records that every part is expected to have.
 SMALLEST_PART = 50
@@ -185,7 +179,7 @@ class SearchPlan(Plan):
         """
         # As many workers as wanted and no idle ones; the cores are divided among them.
         workers = effective_n_jobs(self.n_jobs)
-        n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
+        n_threads = None if workers == 1 else max(1, check.check_n_threads(None) // workers)
         watched: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
         if "backend_kwargs" not in signature(Parallel).parameters:
             # Before joblib 1.5; its workers check for their parent from their first task on.
@@ -270,7 +264,7 @@ def assigned_parts(
         parts = np.split(np.lexsort(words.reshape(2, n)), ends[:-1])
         return [np.sort(part) for part in parts]
     weights = part_weights(n_candidates, validation_fraction)
-    drawn = np.asarray(sources.noise.random_parts(n, weights, check_n_threads(None)))
+    drawn = np.asarray(sources.noise.random_parts(n, weights, check.check_n_threads(None)))
     return [np.flatnonzero(drawn == part) for part in range(n_candidates + 1)]
 
 
@@ -400,7 +394,7 @@ def fitted(
     step = label_step(estimator)
     if step is not None and step.classes is None:
         step.set_params(classes=classes)
-    with within_search(), _prepared(estimator, allotment, seed, n_threads):
+    with check.within_search(), _prepared(estimator, allotment, seed, n_threads):
         if part.owners:
             _fit_owned(estimator, part)
         else:
@@ -426,13 +420,12 @@ def _prepared(
         if last == "verbose" and value:
             given[name] = type(value)(0)
     ledger = CandidateLedger(allotment)
-    paid = {step.name for step in private_steps(estimator)}
-    leaves = [leaf.name for leaf in leaf_steps(estimator, "")]
-    for name, own_seed in zip(leaves, seeds(seed, len(leaves)), strict=True):
+    leaves = list(leaf_steps(estimator, ""))
+    for leaf, own_seed in zip(leaves, seeds(seed, len(leaves)), strict=True):
         own: dict[str, Any] = {"random_state": own_seed, "n_threads": n_threads}
-        own |= {"ledger": ledger} if name in paid else {}
+        own |= {"ledger": ledger} if leaf.spends else {}
         for parameter, value in own.items():
-            path = f"{name}__{parameter}" if name else parameter
+            path = f"{leaf.name}__{parameter}" if leaf.name else parameter
             if before.get(path, 0) is None:
                 given[path] = value
     estimator.set_params(**given)
@@ -444,7 +437,7 @@ def _prepared(
 
 def _fit_owned(estimator: Any, part: Part) -> None:
     """Fit on rows of persons or with weights; each step gets the arguments that it accepts."""
-    taken = {name for step in private_steps(estimator) for name in takes(step.estimator)}
+    taken = {name for step in private_steps(estimator) for name in takes(step)}
     with config_context(enable_metadata_routing=True):
         for leaf in leaf_steps(estimator, ""):
             asked = leaf.estimator.get_metadata_routing().fit.requests
@@ -470,8 +463,8 @@ def fitted_and_scored(
 
 def label_step(candidate: Any) -> Any | None:
     """Return the step that has the label set as a parameter; None if there is none."""
-    steps = [step.estimator for step in private_steps(candidate)]
-    return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
+    steps = reversed(private_steps(candidate))
+    return next((step for step in steps if hasattr(step, "classes")), None)
 
 
 def _begin(parent: int) -> None:
@@ -533,7 +526,7 @@ class Scoring:
     max_weight: float | None = None
 
     def __init__(self, scoring: Any, class_weight: Any) -> None:
-        kind = check_option("scoring", scoring, SCORINGS)
+        kind = check.check_option("scoring", scoring, SCORINGS)
         self.classes: NDArray[Any] | None = None
         self.weights: NDArray[np.int64] | None = None
         self.sensitivity = 1
@@ -544,14 +537,14 @@ class Scoring:
                 )
             return
         accepted = "a dict with a public weight for every class, as class frequencies are private"
-        check_type("class_weight", class_weight, Mapping, accepted)
+        check.check_type("class_weight", class_weight, Mapping, accepted)
         try:
             self.classes = public_classes(list(class_weight))
         except TypeError as error:
             raise InvalidTypeError(f"class_weight: {error}") from None
         except ValueError as error:
             raise InvalidParameterError(f"class_weight: {error}") from None
-        given = [check_positive("class_weight", value) for value in class_weight.values()]
+        given = [check.check_positive("class_weight", value) for value in class_weight.values()]
         order = encoded_labels(np.asarray(list(class_weight)), self.classes)
         self.weights = np.empty(len(given), dtype=np.int64)
         # Whole numbers in about the ratio of the weights; the largest is RESOLUTION, or 1 for all.

@@ -25,23 +25,11 @@ from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
-from dpsvm_fast.metrics import Evaluation
+from dpsvm_fast.metrics import Estimate, Evaluation
 from dpsvm_fast.pipelines import private_steps
 from dpsvm_fast.planning import NoisePlan
-from dpsvm_fast.plotting.drawing import (
-    COLOURS,
-    HATCHES,
-    NAME_BOX,
-    Display,
-    PlaneDisplay,
-    class_names,
-    class_style,
-    epsilon_axis,
-    legend_outside,
-    mark_not_private,
-    matplotlib_module,
-    plain_ticks,
-)
+from dpsvm_fast.plotting import drawing
+from dpsvm_fast.plotting.drawing import COLOURS, Display, PlaneDisplay, class_names
 from dpsvm_fast.rounding import add_up, div_down, mul_down
 
 if TYPE_CHECKING:
@@ -353,7 +341,7 @@ class EllipsoidDisplay(PlaneDisplay):
         self.ellipses_, self.centres_ = [], []
         legend = []
         for c, label in enumerate(class_names(model.classes_)):
-            style = class_style(c)
+            style = drawing.class_style(c)
             how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
             mark: dict[str, Any] = {"color": style.colour, "markeredgecolor": "#000000"}
             for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):
@@ -581,7 +569,7 @@ class PrivacyProfileDisplay(Display):
             xlabel=r"privacy parameter $\epsilon$",
             ylabel=r"privacy parameter $\delta$ (smaller is more private)",
         )
-        mark_not_private(ax, private=self.private)
+        drawing.mark_not_private(ax, private=self.private)
         ax.grid(alpha=0.3)
         ax.set_xlim(self.epsilons[0], self.epsilons[-1])
         ax.legend(loc="lower left")
@@ -660,25 +648,21 @@ def private_scores(
     shape = (len(budgets), n_repeats)
     scores = np.empty(shape)
     seeds = [
-        _seeds(step.random_state, place, shape) for place, step in enumerate(_private(estimator))
+        _seeds(step.random_state, place, shape)
+        for place, step in enumerate(private_steps(estimator))
     ]
     for i, j in np.ndindex(shape):
         model = clone(estimator)
-        for step, share, own in zip(_private(model), shares, seeds, strict=True):
+        for step, share, own in zip(private_steps(model), shares, seeds, strict=True):
             epsilon = mul_down(share, budgets[i])
             step.set_params(epsilon=epsilon, random_state=own[i, j], ledger=step.ledger)
         scores[i, j] = model.fit(X, y).score(X_test, y_test)
     return scores
 
 
-def _private(estimator: Any) -> list[Any]:
-    """Return the nested estimators that make releases, in the order in which rows pass them."""
-    return [step.estimator for step in private_steps(estimator)]
-
-
 def _shares(estimator: Any) -> list[float]:
     """Return each private step's share of epsilon; by basic composition they sum to 1."""
-    steps = _private(estimator)
+    steps = private_steps(estimator)
     known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
     # A Pipeline without a classifier has no score, which would be found out after its fit.
     if not (steps and known and is_classifier(estimator)):
@@ -826,14 +810,14 @@ class PrivacyUtilityDisplay(Display):
         its fits together (a ledger of the estimator is charged for each), and the two lines of
         ``non_private`` are not protected. Use public or demonstration data.
         """
-        matplotlib_module("figure")
+        drawing.matplotlib_module("figure")
         test = {"X_test": X_test, "y_test": y_test}
         scores = private_scores(estimator, X, y, **test, epsilons=epsilons, n_repeats=n_repeats)
         ceiling = majority = None
         if non_private is not None:
             peers = (clone(non_private), DummyClassifier(strategy="most_frequent"))
             ceiling, majority = (float(peer.fit(X, y).score(X_test, y_test)) for peer in peers)
-        delta = add_up(*(step.delta for step in _private(estimator)))
+        delta = add_up(*(step.delta for step in private_steps(estimator)))
         lines = {"non_private_score": ceiling, "majority_score": majority}
         display = cls(epsilons=epsilons, scores=scores, delta=delta, **lines)
         return display.plot(ax=ax)
@@ -870,9 +854,8 @@ class PrivacyUtilityDisplay(Display):
                 note = f"{name}: {self.majority_score:.2f}, below this axis"
                 corner: dict[str, Any] = {"ha": "right", "transform": ax.transAxes}
                 ax.text(0.98, 0.02, note, **corner)
-        epsilon_axis(ax, epsilons)
-        delta = "" if self.delta is None else rf" at $\delta$ = {self.delta:g}"
-        ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
+        drawing.epsilon_axis(ax, epsilons)
+        ax.set(xlabel=drawing.epsilon_label(self.delta), ylabel="test accuracy")
         ax.margins(x=0.07, y=0.12)
         ax.grid(alpha=0.3)
         # Accuracy grows with epsilon: this corner is free, above the majority line and its name.
@@ -1049,8 +1032,8 @@ class NoisePlanDisplay(Display):
                     label="noise dominates every decision",
                 )
         ax.set_yscale("log")
-        epsilon_axis(ax, epsilons)
-        plain_ticks(ax.yaxis)
+        drawing.epsilon_axis(ax, epsilons)
+        drawing.plain_ticks(ax.yaxis)
         ax.set(
             xlabel=self._epsilon_label(),
             ylabel=f"lead of one class over another, row of norm {decisions[0].data_norm:g}",
@@ -1068,27 +1051,27 @@ class NoisePlanDisplay(Display):
         names = [name for name in RELEASES if any(name in shares for shares in table)]
         places = np.arange(len(table))
         bottoms = np.zeros(len(table))
-        to_rgba = matplotlib_module("colors").to_rgba
+        to_rgba = drawing.matplotlib_module("colors").to_rgba
         self.bars_ = []
         for i, name in enumerate(names):
             heights = 100.0 * np.array([shares.get(name, 0.0) for shares in table])
-            look = {"color": to_rgba(COLOURS[i], 0.35), "edgecolor": "#000000", "hatch": HATCHES[i]}
+            look = {"color": to_rgba(COLOURS[i], 0.35), "edgecolor": "#000000"}
+            look["hatch"] = drawing.HATCHES[i]
             bars = ax.bar(places, heights, 0.7, bottoms, label=name, **look)
             texts = [f"{height:.0f} %" if height >= SMALLEST_LABELLED else "" for height in heights]
-            ax.bar_label(bars, texts, label_type="center", bbox=NAME_BOX)
+            ax.bar_label(bars, texts, label_type="center", bbox=drawing.NAME_BOX)
             self.bars_.append(bars)
             bottoms += heights
         slant = 45.0 if len(self.plans) > MANY_BARS else 0.0
         ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
         unit = r"$\epsilon$" if self.plans[0].mu is None else r"$\mu^2$"
         ax.set(xlabel=self._epsilon_label(), ylabel=f"share of the budget ({unit}) in %")
-        legend_outside(ax)
+        drawing.legend_outside(ax)
 
     def _epsilon_label(self) -> str:
         """Return the label of the epsilon axis, with delta if all plans share one."""
         deltas = {plan.delta for plan in self.plans}
-        delta = rf" at $\delta$ = {deltas.pop():g}" if len(deltas) == 1 else ""
-        return rf"$\epsilon${delta} (smaller is more private)"
+        return drawing.epsilon_label(deltas.pop() if len(deltas) == 1 else None)
 
 
 def _budget_shares(plan: NoisePlan) -> dict[str, float]:
@@ -1209,20 +1192,17 @@ class EvaluationDisplay(Display):
             x, y = curve.false_positive_rate, curve.true_positive_rate
             label = f"area {area.value:.3f}, 95 % interval {area.low:.3f} to {area.high:.3f}"
             names = ("false positive rate", "true positive rate")
-            sides = np.abs([x.value - x.low, x.high - x.value])
-            middles = x.value
         else:
             shares = self.evaluation.calibration
             y, label, positive = shares.observed, "observed", self.evaluation.positive
             what = "right predictions" if positive is None else "positive rows"
             names = ("probability", f"share of {what}")
-            middles = 0.5 * (shares.low + shares.high)
-            sides = np.array([middles - shares.low, shares.high - middles])
-        ends = np.abs([y.value - y.low, y.high - y.value])
+            x = Estimate(0.5 * (shares.low + shares.high), shares.low, shares.high)
+        sides, ends = (np.abs([one.value - one.low, one.high - one.value]) for one in (x, y))
         look: dict[str, Any] = {"color": COLOURS[0], "linewidth": 2.2, "zorder": 3}
-        (self.line_,) = ax.plot(middles, y.value, "o-", markersize=4, label=label, **look)
+        (self.line_,) = ax.plot(x.value, y.value, "o-", markersize=4, label=label, **look)
         bars: dict[str, Any] = {"fmt": "none", "ecolor": COLOURS[0], "elinewidth": 1, "alpha": 0.35}
-        self.intervals_ = [ax.errorbar(middles, y.value, ends, sides, **bars)]
+        self.intervals_ = [ax.errorbar(x.value, y.value, ends, sides, **bars)]
         diagonal = "chance" if kind == "roc" else "calibrated"
         ax.plot([0, 1], [0, 1], ":", color="#777777", label=diagonal)
         ax.set(xlabel=names[0], ylabel=names[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))

@@ -208,6 +208,12 @@ def epsilon_axis(ax: Axes, epsilons: Array) -> None:
     plain_ticks(ax.xaxis)
 
 
+def epsilon_label(delta: float | None) -> str:
+    """Return the label of an epsilon axis, with delta if it is known."""
+    at = "" if delta is None else rf" at $\delta$ = {delta:g}"
+    return rf"$\epsilon${at} (smaller is more private)"
+
+
 def plain_ticks(axis: Any) -> None:
     """Label ticks by plain numbers, without minor ticks."""
     ticker = matplotlib_module("ticker")
