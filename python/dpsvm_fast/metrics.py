@@ -236,8 +236,7 @@ class Evaluation:
     @cached_property
     def balanced_accuracy(self) -> Estimate:
         """Mean recall over all classes."""
-        self._table("balanced_accuracy")
-        value, low, high = _ratios(*self._diagonal(1))
+        value, low, high = _ratios(*self._diagonal("balanced_accuracy", 1))
         below, above = (float(np.linalg.norm(value - end)) / value.size for end in (low, high))
         middle = float(value.mean())
         return Estimate(*np.clip([middle, middle - below, middle + above], 0.0, 1.0).tolist())
@@ -245,14 +244,12 @@ class Evaluation:
     @cached_property
     def recall(self) -> dict[Any, Estimate]:
         """Share of correct predictions among the rows of each class, by label."""
-        self._table("recall")
-        return self._by_class(1)
+        return self._by_class("recall", 1)
 
     @cached_property
     def precision(self) -> dict[Any, Estimate]:
         """Share of correct predictions among the rows predicted as each class, by label."""
-        self._table("precision")
-        return self._by_class(0)
+        return self._by_class("precision", 0)
 
     @cached_property
     def confusion_matrix(self) -> Estimate:
@@ -392,15 +389,15 @@ class Evaluation:
             return float(self.n_samples), 0.0
         return noisy, variance
 
-    def _diagonal(self, axis: int) -> tuple[Any, ...]:
+    def _diagonal(self, metric: str, axis: int) -> tuple[Any, ...]:
         """Return the arguments of ``_shares`` for correct predictions along an axis."""
-        cells, variance = self.tables["confusion"], self.deviations["confusion"] ** 2
+        cells, variance = self._table(metric)
         sums = cells.sum(axis=axis)
         return np.diagonal(cells), sums, variance, cells.shape[0] * variance, variance
 
-    def _by_class(self, axis: int) -> dict[Any, Estimate]:
+    def _by_class(self, metric: str, axis: int) -> dict[Any, Estimate]:
         """Return the shares of the diagonal, one estimate per label."""
-        each = zip(*(x.tolist() for x in _shares(*self._diagonal(axis))), strict=True)
+        each = zip(*(x.tolist() for x in _shares(*self._diagonal(metric, axis))), strict=True)
         return dict(zip(self.classes.tolist(), (Estimate(*one) for one in each), strict=True))
 
     def _shown(self, edges: Array) -> Array:
@@ -666,8 +663,9 @@ class EvaluatedRows:
         self.codes = self.predicted = self.outcomes = np.empty(0, dtype=np.int64)
         self.losses = np.empty(0, dtype=np.int64)
         self.scores = np.empty(0)
-        # Number of the person of each row, and the row's share of it in units of 2**-14.
-        self._persons: NDArray[np.int64] | None = None
+        # Number of the person of each row, and the row's share of it in units of 2**-14. Without
+        # groups every row is a person.
+        self._persons = np.empty(0, dtype=np.int64)
         self._shares = np.empty(0)
         # Whether all rows, or persons, count alike.
         self.alike = "sample_weight" not in owners
@@ -681,7 +679,7 @@ class EvaluatedRows:
     @property
     def n_rows(self) -> int:
         """Number of rows, or of persons."""
-        return int(self.codes.size if self._persons is None else self._persons.max() + 1)
+        return int(self._persons.max() + 1)
 
     def read(self) -> None:
         """Apply the model to all rows; keep only a number for each owner, and the shares."""
@@ -699,18 +697,17 @@ class EvaluatedRows:
             raise InvalidParameterError("X: got no rows, expected at least one")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
+        n = self.codes.size
+        self._persons, self._shares = np.arange(n), np.full(n, float(LOSS_UNITS))
         if ids:
             self._persons = np.unique(np.concatenate(ids), return_inverse=True)[1].ravel()
             self._shares = shares_of(self._persons)
         if weights:
-            self._persons = np.arange(self.codes.size) if self._persons is None else self._persons
-            own = checked_weights(np.concatenate(weights), self.codes.size)
+            own = checked_weights(np.concatenate(weights), n)
             self._shares = weighted_shares(self._persons, own, self._asker.max_weight)
 
     def counts(self, cells: NDArray[np.int64], size: int) -> Array:
         """Return the exact number of rows, or sum of shares of persons, in each cell."""
-        if self._persons is None:
-            return np.bincount(cells, minlength=size).astype(np.float64)
         return np.bincount(cells, self._shares, minlength=size) / LOSS_UNITS
 
     def score_counts(self, edges: Array) -> Array:
@@ -721,8 +718,6 @@ class EvaluatedRows:
 
     def total_loss(self) -> float:
         """Return the exact sum of the losses of rows, or of the mean losses of persons."""
-        if self._persons is None:
-            return float(self.losses.sum()) / LOSS_UNITS
         means = np.bincount(self._persons, self._shares * self.losses) // LOSS_UNITS
         return float(means.sum()) / LOSS_UNITS
 

@@ -490,9 +490,13 @@ class World(ABC):
     # Releases of one call that keep the cost of a call small and memory bounded.
     chunk = 2000
 
-    @abstractmethod
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Return independent releases, shape (n, number of released values)."""
+        return np.array([self._vector(source) for _ in range(n)])
+
+    @abstractmethod
+    def _vector(self, source: _core.NoiseSource) -> Array:
+        """Return one release."""
 
 
 def released_vector(fitted: Any) -> Array:
@@ -528,11 +532,8 @@ class CalledWorld(World):
         self._subject = subject
         self._data = (X, y) if groups is None else (X, y, groups)
 
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Draw by calling the function; the source is not used."""
-        return np.array([self._vector() for _ in range(n)])
-
-    def _vector(self) -> Array:
+    def _vector(self, source: _core.NoiseSource) -> Array:
+        """Return one release by calling the function; the source is not used."""
         if hasattr(self._subject, "fit"):
             return released_vector(clone(self._subject).fit(*self._data))
         result = self._subject(*self._data)
@@ -558,11 +559,8 @@ class PlannedWorld(World):
         self.plan: Any = self.estimator.plan(self.rows.facts)
         self.n_threads = self.rows.n_threads
 
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return published numbers."""
-        return np.array([self._vector(source) for _ in range(n)])
-
     def _vector(self, source: _core.NoiseSource) -> Array:
+        """Return the numbers that one fit publishes."""
         fitted = copy.copy(self.estimator)
         released = self.plan.run(self.rows, source)
         vars(fitted).update(self.estimator._attributes(self.plan.weighed_training, released))

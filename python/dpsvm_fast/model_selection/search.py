@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -193,13 +194,6 @@ def described(parameters: Mapping[str, Any]) -> str:
         text = " ".join(repr(parameters[name]).split())
         found.append(f"{name}={text if len(text) <= 200 else f'{text[:197]}...'}")
     return ", ".join(found) or "the estimator as it is"
-
-
-def learned_in(candidates: list[Any]) -> tuple[str, ...]:
-    """Return the nested steps of candidates that learn from the rows without privacy."""
-    leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
-    found = (str(leaf) for leaf in leaves if leaf.role == "learned" and not leaf.spends)
-    return tuple(dict.fromkeys(found))
 
 
 class SearchRows:
@@ -557,17 +551,23 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return self
 
     # From a checked copy: the candidates, their parameters, and these as text; how errors are
-    # counted; whether there is a label set, and which one if it is known; leaks.
+    # counted; whether there is a label set, and which one if it is known.
     candidates: list[Any] = field(init=False)
     combinations: list[dict[str, Any]] = field(init=False)
     titles: tuple[str, ...] = field(init=False)
     counted: Scoring = field(init=False)
     labelled: bool = field(init=False)
     label_set: NDArray[Any] | None = field(init=False)
-    learned: tuple[str, ...] = field(init=False)
     classes: NDArray[Any] | None = field(init=False)
     # The weight that counts as one row.
     max_weight = 1.0
+
+    @cached_property
+    def learned(self) -> tuple[str, ...]:
+        """Nested steps of the candidates that learn from the rows without privacy."""
+        leaves = (leaf for candidate in self.candidates for leaf in leaf_steps(candidate, ""))
+        found = (str(leaf) for leaf in leaves if leaf.role == "learned" and not leaf.spends)
+        return tuple(dict.fromkeys(found))
 
     def checked(self) -> PrivateGridSearch:
         """Return a copy with candidates and checked parameters; no data are read.
@@ -582,7 +582,6 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         checked.combinations = candidate_parameters(self.param_grid)
         checked.titles = tuple(map(described, checked.combinations))
         checked.candidates = candidates_of(self.estimator, checked.combinations, checked.adjacency)
-        checked.learned = learned_in(checked.candidates)
         if checked.mean_runs is None:
             checked.mean_runs = min(MAX_RUNS, max(10.0, 3.0 * len(checked.candidates)))
         checked._settle_label_set()

@@ -273,9 +273,9 @@ def chosen_index(
 ) -> int:
     """Return the index of the noisy choice; lower scores are better."""
     assert selection.rate is not None
-    if selection.mechanism == "exponential":
-        return int(source.exponential_choice(scores, selection.rate))
-    return int(source.permute_and_flip(scores, selection.rate))
+    exponential = selection.mechanism == "exponential"
+    choose = source.exponential_choice if exponential else source.permute_and_flip
+    return int(choose(scores, selection.rate))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -540,10 +540,8 @@ class Scoring:
         check.check_type("class_weight", class_weight, Mapping, accepted)
         try:
             self.classes = public_classes(list(class_weight))
-        except TypeError as error:
-            raise InvalidTypeError(f"class_weight: {error}") from None
-        except ValueError as error:
-            raise InvalidParameterError(f"class_weight: {error}") from None
+        except (InvalidTypeError, InvalidParameterError) as error:
+            raise type(error)(f"class_weight: {error}") from None
         given = [check.check_positive("class_weight", value) for value in class_weight.values()]
         order = encoded_labels(np.asarray(list(class_weight)), self.classes)
         self.weights = np.empty(len(given), dtype=np.int64)
