@@ -28,6 +28,7 @@ from dpsvm_fast.audit.pair_audit import (
     Pair,
     TrainedWorld,
     alpha_of,
+    labels_of,
     prepared,
     subject_of,
 )
@@ -369,7 +370,7 @@ def _guessed(
 
 def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], NDArray[Any]]:
     """Return sparse unit vectors with labels from the coins, and a row of zeros."""
-    labels = np.array([0, 1]) if model.classes is None else np.sort(np.asarray([*model.classes]))
+    labels = labels_of(model)
     if labels.size != 2:
         raise InvalidParameterError.of("classes", got=labels.size, accepted="two classes")
     m = coins.size

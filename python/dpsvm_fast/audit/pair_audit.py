@@ -254,27 +254,27 @@ def margin_pair(
     return Pair(first, second, adjacency)
 
 
-def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
+def _with_canary(base: Rows, adjacency: str, record: Any, other: Any, label: Any = 0) -> Pair:
     """Return data with the canary, and with nothing or another record instead; labels are equal."""
     first = np.vstack([base, record])
     second = base if adjacency == "add_remove" else np.vstack([base, other])
-    sets = [(X, np.zeros(len(X), dtype=np.int64)) for X in (first, second)]
+    sets = [(X, np.full(len(X), label)) for X in (first, second)]
     return Pair(sets[0], sets[1], adjacency)
 
 
-def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
+def centre_pair(adjacency: str, data_norm: float, label: Any = 0) -> Pair:
     """Return neighbours in one dimension, with opposite rows."""
     base = np.repeat([[data_norm], [0.0]], 20, axis=0)
-    return _with_canary(base, adjacency, [data_norm], [-data_norm])
+    return _with_canary(base, adjacency, [data_norm], [-data_norm], label)
 
 
-def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
+def moments_pair(adjacency: str, data_norm: float, label: Any = 0) -> Pair:
     """Return neighbours that differ by a row on an axis, or by a row rotated by a right angle."""
     base = data_norm * np.repeat(np.vstack([np.eye(2), -np.eye(2)]), 5, axis=0)
     if adjacency == "add_remove":
-        return _with_canary(base, adjacency, [data_norm, 0.0], None)
+        return _with_canary(base, adjacency, [data_norm, 0.0], None, label)
     half = data_norm / math.sqrt(2.0)
-    return _with_canary(base, adjacency, [half, half], [half, -half])
+    return _with_canary(base, adjacency, [half, half], [half, -half], label)
 
 
 def columns_pair(adjacency: str, low: float, high: float) -> Pair:
@@ -382,12 +382,10 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     norm = float(getattr(estimator, "data_norm", 1.0))
     if isinstance(estimator, PipelineClassifier):
         if part == "training":
-            return _checked_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
-        pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
-        if estimator.classes is not None:
-            first = np.sort(np.asarray(list(estimator.classes)))[0]
-            sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
-            pair = Pair(sets[0], sets[1], adjacency)
+            pair = _trained_pair(estimator, adjacency, 1.0)
+        else:
+            first = labels_of(estimator)[0]
+            pair = (moments_pair if part == "whitening" else centre_pair)(adjacency, 1.0, first)
         return _checked_width(pair, estimator.bounds)
     if isinstance(estimator, PrivatelyTrained):
         return _trained_pair(estimator, adjacency, norm)
@@ -401,6 +399,12 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     raise InvalidParameterError.of(
         "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
     )
+
+
+def labels_of(estimator: Any) -> NDArray[Any]:
+    """Return the sorted label set of an estimator, 0 and 1 if it is not given."""
+    given = getattr(estimator, "classes", None)
+    return np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
 
 
 def _checked_width(pair: Pair, bounds: Any) -> Pair:
@@ -417,9 +421,7 @@ def _checked_width(pair: Pair, bounds: Any) -> Pair:
 
 def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
     """Return a pair with one record far from its margin."""
-    given = getattr(estimator, "classes", None)
-    labels = np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
-    scaling = 0.0
+    labels, scaling = labels_of(estimator), 0.0
     if getattr(estimator, "fit_intercept", False):
         facts = Facts(n_features=1, n_classes=labels.size)
         plan = copy.copy(estimator).set_params(classes=labels).checked().plan(facts)
@@ -428,11 +430,7 @@ def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
 
 
 def claim_of(
-    estimator: Any,
-    adjacency: str,
-    pair: Pair,
-    given: tuple[float, float] | None,
-    part: str | None,
+    estimator: Any, adjacency: str, pair: Pair, given: tuple[float, float] | None, part: str | None
 ) -> Claim:
     """Return the claim of a fit's statement, or the caller's claim."""
     if given is not None:
@@ -652,11 +650,7 @@ class EllipsoidWorld(PlannedWorld):
         rows /= rows.dtype.type(CONSTANT)
         linear = [plan.draw_linear(source, n_threads=n_threads) for _ in range(n)]
         matrices, gradients = _core.solve_gaussian_margin_batch(
-            rows,
-            self.rows.codes,
-            linear=np.array(linear),
-            n_threads=n_threads,
-            **plan.problem,
+            rows, self.rows.codes, linear=np.array(linear), n_threads=n_threads, **plan.problem
         )
         _all_solved(gradients <= plan.solver.gradient_tol)
         release = plan.solver.output.release_many
@@ -664,12 +658,7 @@ class EllipsoidWorld(PlannedWorld):
 
 
 def world_of(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    groups: Any = None,
-    *,
-    part: str | None = None,
+    estimator: Any, X: Any, y: Any, groups: Any = None, *, part: str | None = None
 ) -> World:
     """Return the world that draws releases of ``estimator`` on (X, y) fastest.
 
@@ -1164,9 +1153,7 @@ ROWS: dict[str, Row] = {
     "descent, sampled": Row(GRADIENT, HALF | {"n_steps": 10}),
     "descent, Adam": Row(GRADIENT, SGD | ADAM | {"n_steps": 3, "sampling_rate": 1.0}),
     "descent, last iterate": Row(
-        GRADIENT,
-        TWO | LAST | {"loss": "huber", "n_steps": 20, "C": 0.1},
-        relations=("add_remove",),
+        GRADIENT, TWO | LAST | {"loss": "huber", "n_steps": 20, "C": 0.1}, relations=("add_remove",)
     ),
     "ellipsoids, Gaussian": Row(ELLIPSOIDS, {"classes": [0, 1], "C": 0.001}),
     "ellipsoids, Gamma": Row(

@@ -7,7 +7,7 @@ accepts the result, so its validity does not depend on how it was found.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -319,9 +319,8 @@ def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) ->
     return [chosen_by, *(b - a for a, b in pairwise(ends))]
 
 
-def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
+def is_cheap(events: Events) -> bool:
     """Return whether the accountant has a closed formula for these events."""
-    events = tuple(events)
     kinds = {price for event in events for price in event.prices}
     # A curve of several kinds is known in points only.
     either = any(not event.price for event in events)
