@@ -557,16 +557,14 @@ def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | No
     if centre is None:
         return None
     noise = centre.sum.deviation
-    length = None
-    if n_samples is not None:
-        length = noise * math.sqrt(mechanism.n_features) / n_samples
+    length = noise * math.sqrt(mechanism.n_features)
     return CentreNoise(
         mu_share=None if centre.mu is None else _share(centre.mu, mechanism),
         epsilon=centre.epsilon,
         sum_deviation=noise,
         # Half the number of rows is released with the sums.
         count_deviation=2.0 * noise if centre.counts else None,
-        mean_length=length,
+        mean_length=None if n_samples is None else length / n_samples,
     )
 
 

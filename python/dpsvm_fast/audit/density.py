@@ -24,13 +24,13 @@ from dpsvm_fast.accounting import gaussian_epsilon
 from dpsvm_fast.audit.bounds import boundary, largest
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
+    DescentWorld,
+    ObjectiveWorld,
     OutputWorld,
     Pair,
-    TrainedWorld,
     TransformerWorld,
     subject_of,
 )
-from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 
 Array = NDArray[np.float64]
@@ -110,14 +110,12 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
         noise = first.total.sum
         distance = float(np.linalg.norm(first.exact - second.exact))
         return _of_distance(distance, noise.scale, delta, gamma=noise.mu is None)
-    estimator = getattr(first, "estimator", None)
-    if isinstance(first, TrainedWorld) and isinstance(estimator, ObjectivePerturbationSVC):
+    if isinstance(first, ObjectiveWorld):
         return _of_objective(first, second, delta)
-    if isinstance(first, TrainedWorld) and isinstance(estimator, GradientPerturbationSVC):
+    if isinstance(first, DescentWorld):
         return _of_step(first.plan, delta)
-    raise InvalidParameterError(
-        f"estimator: got {type(estimator).__name__}, whose density has no closed form"
-    )
+    kind = type(getattr(first, "estimator", None)).__name__
+    raise InvalidParameterError(f"estimator: got {kind}, whose density has no closed form")
 
 
 def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) -> float:
@@ -237,7 +235,7 @@ class Objective:
         raise ArithmeticError("no minimiser found")
 
 
-def _objective_of(world: TrainedWorld) -> Objective:
+def _objective_of(world: ObjectiveWorld) -> Objective:
     """Return the objective of one world, as the solver sees it."""
     mechanism = world.plan
     kernel = mechanism.loss.kernel
@@ -255,7 +253,7 @@ def _objective_of(world: TrainedWorld) -> Objective:
     return Objective(X, signs, kernel, mechanism.regularization)
 
 
-def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> float:
+def _of_objective(first: ObjectiveWorld, second: ObjectiveWorld, delta: float) -> float:
     """Return epsilon of objective perturbation with noise in one or two weights."""
     worlds = _objective_of(first), _objective_of(second)
     inside = first.plan.inside

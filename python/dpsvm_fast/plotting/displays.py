@@ -1079,11 +1079,8 @@ def _budget_shares(plan: NoisePlan) -> dict[str, float]:
     centre, whitening, training = RELEASES
     shares = {}
     if plan.centre is not None:
-        share = plan.centre.mu_share
-        if share is None:
-            assert plan.centre.epsilon is not None
-            share = plan.centre.epsilon / plan.epsilon
-        shares[centre] = share
+        # Exactly one of the two is given.
+        shares[centre] = plan.centre.mu_share or (plan.centre.epsilon or 0.0) / plan.epsilon
     if plan.whitening is not None and plan.whitening.whitened:
         shares[whitening] = plan.whitening.mu_share
     return {**shares, training: 1.0 - sum(shares.values())}
