@@ -434,9 +434,10 @@ class AuditDisplay(Display):
         edges = np.asarray(report.histogram["edges"])
         total = max(1, report.n_trials)
         first, second = (np.asarray(report.histogram[w]) / total for w in ("first", "second"))
-        filled: dict[str, Any] = {"fill": True, "color": COLOURS[0], "alpha": 0.45}
         self.worlds_: list[Any] = [
-            ax.stairs(first, edges, label="first data set", **filled),
+            ax.stairs(
+                first, edges, fill=True, label="first data set", color=COLOURS[0], alpha=0.45
+            ),
             ax.stairs(second, edges, label="neighbouring data set", color=COLOURS[-1]),
         ]
         self.threshold_ = ax.axvline(
@@ -852,8 +853,7 @@ class PrivacyUtilityDisplay(Display):
                 self.majority_ = self._reference(ax, self.majority_score, name, ":")
             else:
                 note = f"{name}: {self.majority_score:.2f}, below this axis"
-                corner: dict[str, Any] = {"ha": "right", "transform": ax.transAxes}
-                ax.text(0.98, 0.02, note, **corner)
+                ax.text(0.98, 0.02, note, ha="right", transform=ax.transAxes)
         drawing.epsilon_axis(ax, epsilons)
         ax.set(xlabel=drawing.epsilon_label(self.delta), ylabel="test accuracy")
         ax.margins(x=0.07, y=0.12)
