@@ -418,7 +418,7 @@ def _prepared(
         if last == "memory" and value is not None:
             given[name] = None
         if last == "verbose" and value:
-            given[name] = type(value)(0)
+            given[name] = False if isinstance(value, bool) else 0
     ledger = CandidateLedger(allotment)
     leaves = list(leaf_steps(estimator, ""))
     for leaf, own_seed in zip(leaves, seeds(seed, len(leaves)), strict=True):
