@@ -483,7 +483,8 @@ def plan_noise(
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
     check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)
-    automatic, output = (isinstance(estimator, k) for k in (PIPELINES, OutputPerturbationSVC))
+    automatic = isinstance(estimator, PIPELINES)
+    output = isinstance(estimator, OutputPerturbationSVC)
     refuse(
         estimator,
         ("classes", estimator.classes is None, "the public label set"),
