@@ -97,9 +97,9 @@ def read(
 def exact(plan: EvaluationPlan, rows: EvaluatedRows, bounds: Any, *placed: Any) -> tuple[Any, ...]:
     """What noise is added to: the weighted tables, before them coarse cells, cells by outcome."""
     tables = np.concatenate([plan._exact(name, rows, *placed) for name in plan.tables])
-    if plan.coarse is None:
+    if len(plan.sums) == 1:
         return (tables,)
-    coarse = rows.counts(coarse_cells(rows.scores), plan.coarse.size)
+    coarse = rows.counts(coarse_cells(rows.scores), plan.sums[0].size)
     trial = rows.score_counts(bounds[1:-1]).ravel()
     return coarse, trial, tables
 
@@ -194,7 +194,7 @@ def test_neighbours_move_the_sum_by_at_most_the_sensitivity(
     assert all(move <= one.sensitivity for move, one in zip(moved, plan.sums, strict=True))
     # Two full rows are rare where weights are.
     reached = 0.75 if weighted else 0.85
-    assert moved[2] > reached * plan.sum.sensitivity
+    assert moved[2] > reached * plan.sums[-1].sensitivity
     # The privacy loss of a Gaussian release is known exactly: delta is that of the budget.
     mu = math.hypot(*(move / one.scale for move, one in zip(moved, plan.sums, strict=True)))
     assert gaussian_delta(plan.epsilon, 1.0 / mu) <= plan.delta
@@ -223,7 +223,7 @@ def test_unscaled_weights_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = {name: Fraction(one) for name, one in WEIGHTS.items()}
     monkeypatch.setattr(EvaluationPlan, "weights", weights)
     plan, pairs = neighbours(3, "add_remove")
-    assert largest_moves(plan, pairs)[2] > 1.2 * plan.sum.sensitivity
+    assert largest_moves(plan, pairs)[2] > 1.2 * plan.sums[-1].sensitivity
 
 
 @pytest.mark.proof("evaluation", "Persons")
@@ -233,7 +233,7 @@ def test_persons_that_count_with_all_their_rows_are_noticed(
     """Negative control."""
     monkeypatch.setattr(metrics, "shares_of", lambda p: np.full(p.size, 2.0**14))
     plan, pairs = neighbours(3, "add_remove", persons=True)
-    assert largest_moves(plan, pairs)[2] > 10.0 * plan.sum.sensitivity
+    assert largest_moves(plan, pairs)[2] > 10.0 * plan.sums[-1].sensitivity
 
 
 @pytest.mark.proof("evaluation", "Persons")
@@ -249,7 +249,7 @@ def test_weights_that_are_not_clipped_are_noticed(
         lambda p, w, m: honest(np.arange(p.size), np.ones(p.size), 1.0) * w,
     )
     plan, pairs = neighbours(3, "add_remove", persons=persons, weighted=True)
-    assert largest_moves(plan, pairs)[2] > 2.0 * plan.sum.sensitivity
+    assert largest_moves(plan, pairs)[2] > 2.0 * plan.sums[-1].sensitivity
 
 
 @pytest.mark.proof("evaluation", "Cells")

@@ -48,48 +48,38 @@ __version__: str = str(_build_info()["version"])
 # Where the public names live. They are imported when they are first used: a program that checks a
 # certificate, or asks the command line for help, does not wait for scikit-learn.
 _HOMES = {
-    "certificates": ("PrivacyStatement",),
-    "ledger": ("PrivacyLedger",),
-    "verification": ("verify",),
-    "estimators": (
-        "GradientPerturbationSVC",
-        "ObjectivePerturbationSVC",
-        "OutputPerturbationSVC",
-        "PrivateGaussianMarginClassifier",
-        "PrivateKernelSVC",
-        "PrivateLinearSVC",
-    ),
-    "exceptions": (
-        "BudgetExceededError",
-        "CertificationError",
-        "InvalidParameterError",
-        "InvalidTypeError",
-        "LedgerError",
-        "NotPrivateWarning",
-        "PrivacyLeakWarning",
-        "WeakPrivacyWarning",
-    ),
-    "pipelines": ("PrivatePipeline", "total_privacy"),
-    "preprocessing": (
-        "PrivateCenter",
-        "PrivatePCA",
-        "PrivateStandardScaler",
-        "PrivateWhitener",
-        "PublicImageFeatures",
-        "PublicScaler",
-        "PublicSplines",
-        "RandomFourierFeatures",
-    ),
+    "PrivacyStatement": "certificates",
+    "PrivacyLedger": "ledger",
+    "verify": "verification",
+    "GradientPerturbationSVC": "estimators",
+    "ObjectivePerturbationSVC": "estimators",
+    "OutputPerturbationSVC": "estimators",
+    "PrivateGaussianMarginClassifier": "estimators",
+    "PrivateKernelSVC": "estimators",
+    "PrivateLinearSVC": "estimators",
+    "BudgetExceededError": "exceptions",
+    "CertificationError": "exceptions",
+    "InvalidParameterError": "exceptions",
+    "InvalidTypeError": "exceptions",
+    "LedgerError": "exceptions",
+    "NotPrivateWarning": "exceptions",
+    "PrivacyLeakWarning": "exceptions",
+    "WeakPrivacyWarning": "exceptions",
+    "PrivatePipeline": "pipelines",
+    "total_privacy": "pipelines",
+    "PrivateCenter": "preprocessing",
+    "PrivatePCA": "preprocessing",
+    "PrivateStandardScaler": "preprocessing",
+    "PrivateWhitener": "preprocessing",
+    "PublicImageFeatures": "preprocessing",
+    "PublicScaler": "preprocessing",
+    "PublicSplines": "preprocessing",
+    "RandomFourierFeatures": "preprocessing",
 }
-__all__ = [
-    "__version__",
-    "accounting",
-    "noise",
-    *(name for names in _HOMES.values() for name in names),
-]
+__all__ = ["__version__", "accounting", "noise", *_HOMES]
 
 _MODULES = {
-    *_HOMES,
+    *_HOMES.values(),
     *("accounting", "audit", "data", "federated", "losses", "metrics", "model_selection"),
     *("noise", "persist", "planning", "plotting"),
 }
@@ -99,12 +89,11 @@ def __getattr__(name: str) -> Any:
     """Import a public name or module on first use."""
     if name in _MODULES:
         return importlib.import_module(f"dpsvm_fast.{name}")
-    for home, names in _HOMES.items():
-        if name in names:
-            value = getattr(importlib.import_module(f"dpsvm_fast.{home}"), name)
-            globals()[name] = value
-            return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"dpsvm_fast.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -236,8 +236,7 @@ class Evaluation:
     @cached_property
     def balanced_accuracy(self) -> Estimate:
         """Mean recall over all classes."""
-        self._table("balanced_accuracy")
-        value, low, high = _ratios(*self._diagonal(1))
+        value, low, high = _ratios(*self._diagonal("balanced_accuracy", 1))
         below, above = (float(np.linalg.norm(value - end)) / value.size for end in (low, high))
         middle = float(value.mean())
         return Estimate(*np.clip([middle, middle - below, middle + above], 0.0, 1.0).tolist())
@@ -245,14 +244,12 @@ class Evaluation:
     @cached_property
     def recall(self) -> dict[Any, Estimate]:
         """Share of correct predictions among the rows of each class, by label."""
-        self._table("recall")
-        return self._by_class(1)
+        return self._by_class("recall", 1)
 
     @cached_property
     def precision(self) -> dict[Any, Estimate]:
         """Share of correct predictions among the rows predicted as each class, by label."""
-        self._table("precision")
-        return self._by_class(0)
+        return self._by_class("precision", 0)
 
     @cached_property
     def confusion_matrix(self) -> Estimate:
@@ -271,7 +268,7 @@ class Evaluation:
     @cached_property
     def auc(self) -> Estimate:
         """Area under the ROC curve."""
-        table, covariances = self._scores("roc")
+        table, covariances, _ = self._scores("roc")
         (n, p), steps = table.sum(axis=1), np.tri(table.shape[1]) - 0.5 * np.eye(table.shape[1])
         if min(n, p) < USABLE * math.sqrt(covariances.sum(axis=(1, 2)).max()):
             return Estimate(0.5, 0.0, 1.0)
@@ -296,24 +293,22 @@ class Evaluation:
     @cached_property
     def roc(self) -> RocCurve:
         """Rates of true and false positives at thresholds of the score."""
-        table, covariances = self._scores("roc")
-        assert self.edges is not None
+        table, covariances, edges = self._scores("roc")
         above = np.triu(np.ones_like(covariances[0]))[::-1]
         rates = [
             _shares(counts[:-1], counts[-1], noise[:-1], noise[-1], shared[:-1])
             for counts, noise, shared in _sums(above, table, covariances)
         ]
-        return RocCurve(self._shown(self.edges[::-1]), *rates)
+        return RocCurve(self._shown(edges[::-1]), *rates)
 
     @cached_property
     def calibration(self) -> CalibrationCurve:
         """Shares of positive rows in eight ranges of the probability."""
-        table, covariances = self._scores("calibration")
-        assert self.edges is not None
+        table, covariances, edges = self._scores("calibration")
         points = np.repeat(np.eye(table.shape[1] // POINT_CELLS), POINT_CELLS, axis=1)
         (others, free, _), (counts, noise, _) = _sums(points, table, covariances)
         observed = _shares(counts, counts + others, noise, noise + free, noise)
-        inner = self._shown(self.edges[POINT_CELLS - 1 :: POINT_CELLS])
+        inner = self._shown(edges[POINT_CELLS - 1 :: POINT_CELLS])
         return CalibrationCurve(np.append(0.0, inner), np.append(inner, 1.0), observed)
 
     @cached_property
@@ -381,10 +376,12 @@ class Evaluation:
         name = name if name in self.tables else "confusion"
         return self.tables[name], self.deviations.get(name, 0.0) ** 2
 
-    def _scores(self, metric: str) -> tuple[Array, Array]:
-        """Return the score counts by outcome, and the covariances of their noise."""
+    def _scores(self, metric: str) -> tuple[Array, Array, Array]:
+        """Return the score counts by outcome, the covariances of their noise, and the edges."""
+        table, _ = self._table(metric)
         assert self.covariances is not None
-        return self._table(metric)[0], self.covariances
+        assert self.edges is not None
+        return table, self.covariances, self.edges
 
     def _count(self, noisy: float, variance: float) -> tuple[float, float]:
         """Return the number of rows, and the variance of its noise."""
@@ -392,15 +389,15 @@ class Evaluation:
             return float(self.n_samples), 0.0
         return noisy, variance
 
-    def _diagonal(self, axis: int) -> tuple[Any, ...]:
+    def _diagonal(self, metric: str, axis: int) -> tuple[Any, ...]:
         """Return the arguments of ``_shares`` for correct predictions along an axis."""
-        cells, variance = self.tables["confusion"], self.deviations["confusion"] ** 2
+        cells, variance = self._table(metric)
         sums = cells.sum(axis=axis)
         return np.diagonal(cells), sums, variance, cells.shape[0] * variance, variance
 
-    def _by_class(self, axis: int) -> dict[Any, Estimate]:
+    def _by_class(self, metric: str, axis: int) -> dict[Any, Estimate]:
         """Return the shares of the diagonal, one estimate per label."""
-        each = zip(*(x.tolist() for x in _shares(*self._diagonal(axis))), strict=True)
+        each = zip(*(x.tolist() for x in _shares(*self._diagonal(metric, axis))), strict=True)
         return dict(zip(self.classes.tolist(), (Estimate(*one) for one in each), strict=True))
 
     def _shown(self, edges: Array) -> Array:
@@ -469,24 +466,20 @@ class EvaluationPlan(SumsPlan):
         return {name: known[name] for name in self.tables}
 
     @cached_property
-    def coarse(self) -> NoisySum | None:
-        """Sum of score counts by sign and magnitude; None without scores."""
-        if "scores" not in self.tables:
-            return None
-        size = 2 * (MAX_POWER - MIN_POWER) + 1
-        return self._sum("cells", size, COARSE_SHARE)
+    def sums(self) -> tuple[NoisySum, ...]:
+        """All releases, in order; the last is the sum of all tables.
 
-    @cached_property
-    def trial(self) -> NoisySum | None:
-        """Sum of score counts by outcome, in cells from the coarse ones; None without scores."""
-        return self.coarse and self._sum("cells", 2 * TRIAL_CELLS, TRIAL_SHARE)
-
-    @cached_property
-    def sum(self) -> NoisySum:
-        """Sum of all tables."""
+        With scores two counts precede it: by sign and magnitude, and by outcome, in cells from the
+        first.
+        """
         size = sum(math.prod(shape) for shape in self.shapes.values())
-        share = 1.0 if self.coarse is None else 1.0 - COARSE_SHARE - TRIAL_SHARE
-        return self._sum("metrics", size, share)
+        if "scores" not in self.tables:
+            return (self._sum("metrics", size, 1.0),)
+        return (
+            self._sum("cells", 2 * (MAX_POWER - MIN_POWER) + 1, COARSE_SHARE),
+            self._sum("cells", 2 * TRIAL_CELLS, TRIAL_SHARE),
+            self._sum("metrics", size, 1.0 - COARSE_SHARE - TRIAL_SHARE),
+        )
 
     def _sum(self, name: str, size: int, share: float) -> NoisySum:
         """Return a noisy sum to which a row contributes a norm of at most 1."""
@@ -495,28 +488,21 @@ class EvaluationPlan(SumsPlan):
         facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": factor, "shape": (size,)}
         return NoisySum.of_multiples(UNIT, name=name, adjacency=self.adjacency, mu=mu, **facts)
 
-    @property
-    def sums(self) -> tuple[NoisySum, ...]:
-        """All releases, in order."""
-        return tuple(one for one in (self.coarse, self.trial, self.sum) if one is not None)
-
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
         """Make the releases and return fields of an `Evaluation`."""
-        placed = self._placed(rows, source)
+        placed, total = self._placed(rows, source), self.sums[-1]
         flat = np.concatenate([self._exact(name, rows, *placed) for name in self.tables])
-        noisy = self.sum.release(flat, source, rows.n_threads)
+        noisy = total.release(flat, source, rows.n_threads)
         each = np.split(noisy, np.cumsum([math.prod(one) for one in self.shapes.values()])[:-1])
         tables, deviations, covariances = {}, {}, None
         for (name, shape), own in zip(self.shapes.items(), each, strict=True):
             if name == "scores":
                 tables[name], covariances = fitted_counts(own.reshape(shape), placed[1])
-                covariances *= self.sum.scale**2
+                covariances *= total.scale**2
             else:
                 weight = float(self.weights[name])
-                tables[name], deviations[name] = (
-                    own.reshape(shape) / weight,
-                    self.sum.scale / weight,
-                )
+                tables[name] = own.reshape(shape) / weight
+                deviations[name] = total.scale / weight
         return {
             "tables": tables,
             "deviations": deviations,
@@ -527,15 +513,16 @@ class EvaluationPlan(SumsPlan):
 
     def _placed(self, rows: Any, source: Any) -> tuple[Array | None, Any]:
         """Return the edges between score cells, and the matrices that multiply their counts."""
-        if self.coarse is None or self.trial is None:
+        if "scores" not in self.tables:
             return None, None
-        counts = rows.counts(coarse_cells(rows.scores), self.coarse.size)
-        noisy = self.coarse.release(counts, source, rows.n_threads)
+        coarse, trial, _ = self.sums
+        counts = rows.counts(coarse_cells(rows.scores), coarse.size)
+        noisy = coarse.release(counts, source, rows.n_threads)
         outer = np.ldexp(1.0, np.arange(MIN_POWER, MAX_POWER + 1))
-        believed = np.where(noisy > SIGNIFICANT * self.coarse.scale, noisy, 0.0)
+        believed = np.where(noisy > SIGNIFICANT * coarse.scale, noisy, 0.0)
         bounds = cell_edges(believed, np.concatenate([-outer[::-1], outer]), TRIAL_CELLS)
         counts = rows.score_counts(bounds[1:-1]).ravel()
-        noisy = self.trial.release(counts, source, rows.n_threads)
+        noisy = trial.release(counts, source, rows.n_threads)
         below = np.array([rising(np.cumsum(one)) for one in noisy.reshape(2, -1)])
         edges = cell_edges(np.diff(below.sum(axis=0), prepend=0.0), bounds, CELLS)[1:-1]
         shares = [
@@ -651,8 +638,7 @@ class EvaluatedRows:
         Which of "groups" and "sample_weight" are given.
     """
 
-    verbose, on_step = False, None
-    low_memory = False
+    verbose = False
     n_here = 0
 
     def __init__(
@@ -669,8 +655,9 @@ class EvaluatedRows:
         self.codes = self.predicted = self.outcomes = np.empty(0, dtype=np.int64)
         self.losses = np.empty(0, dtype=np.int64)
         self.scores = np.empty(0)
-        # Number of the person of each row, and the row's share of it in units of 2**-14.
-        self._persons: NDArray[np.int64] | None = None
+        # Number of the person of each row, and the row's share of it in units of 2**-14. Without
+        # groups every row is a person.
+        self._persons = np.empty(0, dtype=np.int64)
         self._shares = np.empty(0)
         # Whether all rows, or persons, count alike.
         self.alike = "sample_weight" not in owners
@@ -684,7 +671,7 @@ class EvaluatedRows:
     @property
     def n_rows(self) -> int:
         """Number of rows, or of persons."""
-        return int(self.codes.size if self._persons is None else self._persons.max() + 1)
+        return int(self._persons.max() + 1)
 
     def read(self) -> None:
         """Apply the model to all rows; keep only a number for each owner, and the shares."""
@@ -702,18 +689,17 @@ class EvaluatedRows:
             raise InvalidParameterError("X: got no rows, expected at least one")
         for name in found[0]:
             setattr(self, name, np.concatenate([one[name] for one in found]))
+        n = self.codes.size
+        self._persons, self._shares = np.arange(n), np.full(n, float(LOSS_UNITS))
         if ids:
             self._persons = np.unique(np.concatenate(ids), return_inverse=True)[1].ravel()
             self._shares = shares_of(self._persons)
         if weights:
-            self._persons = np.arange(self.codes.size) if self._persons is None else self._persons
-            own = checked_weights(np.concatenate(weights), self.codes.size)
+            own = checked_weights(np.concatenate(weights), n)
             self._shares = weighted_shares(self._persons, own, self._asker.max_weight)
 
     def counts(self, cells: NDArray[np.int64], size: int) -> Array:
         """Return the exact number of rows, or sum of shares of persons, in each cell."""
-        if self._persons is None:
-            return np.bincount(cells, minlength=size).astype(np.float64)
         return np.bincount(cells, self._shares, minlength=size) / LOSS_UNITS
 
     def score_counts(self, edges: Array) -> Array:
@@ -724,8 +710,6 @@ class EvaluatedRows:
 
     def total_loss(self) -> float:
         """Return the exact sum of the losses of rows, or of the mean losses of persons."""
-        if self._persons is None:
-            return float(self.losses.sum()) / LOSS_UNITS
         means = np.bincount(self._persons, self._shares * self.losses) // LOSS_UNITS
         return float(means.sum()) / LOSS_UNITS
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,6 +61,16 @@ def check_sigma(sigma: float) -> float:
             f"sigma: got {number}, expected 0 or a number from {_MIN_SIGMA} to {_MAX_SIGMA}"
         )
     return number
+
+
+def _drawn(
+    method: str, shape: int | Sequence[int], random_state: int | None, *parameters: float
+) -> NDArray[Any]:
+    """Return an array of this shape, drawn by a method of a fresh source."""
+    dims = check_shape(shape)
+    draw = getattr(make_source(random_state), method)
+    drawn = draw(math.prod(dims), *parameters, check.check_n_threads(None))
+    return np.asarray(drawn).reshape(dims)
 
 
 # Noise with whole values: discrete Gaussian and discrete Laplace.
@@ -120,10 +131,8 @@ def discrete_gaussian(
     >>> discrete_gaussian((2, 3), sigma=1024).shape
     (2, 3)
     """
-    dims = check_shape(shape)
     sigma = check.check_integer("sigma", sigma, 1, MAX_SIGMA)
-    stream, threads = make_source(random_state), check.check_n_threads(None)
-    return stream.discrete_gaussian(math.prod(dims), sigma, threads).reshape(dims)
+    return _drawn("discrete_gaussian", shape, random_state, sigma)
 
 
 @in_usual_arithmetic
@@ -171,12 +180,9 @@ def discrete_laplace(
     >>> discrete_laplace((2, 3), scale=4.0).shape
     (2, 3)
     """
-    dims = check_shape(shape)
     number = check.check_real("scale", scale, low=2.0**-20, high=2.0**30)
-    numerator, denominator = (-few_bits_down(-Fraction(number))).as_integer_ratio()
-    stream, threads = make_source(random_state), check.check_n_threads(None)
-    drawn = stream.discrete_laplace(math.prod(dims), numerator, denominator, threads)
-    return np.asarray(drawn).reshape(dims)
+    rounded_up = -few_bits_down(-Fraction(number))
+    return _drawn("discrete_laplace", shape, random_state, *rounded_up.as_integer_ratio())
 
 
 # Noise with real values: Gaussian, Gaussian on a grid, Gamma-ball, symmetric Gaussian.
@@ -227,10 +233,7 @@ def gaussian(
     >>> gaussian((2, 3), sigma=1.0).shape
     (2, 3)
     """
-    dims = check_shape(shape)
-    sigma = check_sigma(sigma)
-    stream = make_source(random_state)
-    return stream.gaussian(math.prod(dims), sigma, check.check_n_threads(None)).reshape(dims)
+    return _drawn("gaussian", shape, random_state, check_sigma(sigma))
 
 
 @in_usual_arithmetic
@@ -284,12 +287,9 @@ def gaussian_on_grid(
     >>> bool((noise * 2.0**20 % 1 == 0).all())
     True
     """
-    dims = check_shape(shape)
-    sigma = check_sigma(sigma)
-    grid = check.check_positive("grid", grid)
-    stream = make_source(random_state)
-    multiples = stream.gaussian_on_grid(math.prod(dims), sigma, grid, check.check_n_threads(None))
-    return (multiples * np.float64(grid)).reshape(dims)
+    sigma, grid = check_sigma(sigma), check.check_positive("grid", grid)
+    multiples = _drawn("gaussian_on_grid", shape, random_state, sigma, grid)
+    return np.asarray(multiples * np.float64(grid))
 
 
 @in_usual_arithmetic
@@ -339,10 +339,7 @@ def gamma_ball(
     >>> gamma_ball((10, 4), beta=0.5).shape
     (10, 4)
     """
-    dims = check_shape(shape)
-    beta = check.check_positive("beta", beta)
-    stream = make_source(random_state)
-    return stream.gamma_ball(math.prod(dims), beta, check.check_n_threads(None)).reshape(dims)
+    return _drawn("gamma_ball", shape, random_state, check.check_positive("beta", beta))
 
 
 @in_usual_arithmetic

@@ -16,11 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_epsilon
-from dpsvm_fast.certificates import (
-    PipelineStatement,
-    PipelineStep,
-    PrivacyEvent,
-)
+from dpsvm_fast.certificates import PipelineStatement, PipelineStep, PrivacyEvent
 from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators.frames import has_sparse
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, PrivacyLeakWarning
@@ -130,9 +126,7 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
     >>> total.private, total.epsilon < 3.0
     (True, True)
     """
-    leaves = _leaves(pipeline)
-    for leaf in leaves:
-        _check_fitted(leaf)
+    leaves = _fitted_leaves(pipeline)
     steps = tuple(
         PipelineStep(
             name=leaf.name,
@@ -155,8 +149,21 @@ def total_privacy(pipeline: Any, *, delta: float | None = None) -> PipelineState
         functions=tuple(str(leaf) for leaf in leaves if leaf.maps_by_function),
         library_version=_core.build_info()["version"],
     )
-    _warn_of_leaks(steps)
-    return _with_epsilon(whole)
+    leaks = [step.title for step in steps if step.learned]
+    if leaks:
+        warnings.warn(
+            f"steps learned from the rows without privacy: {', '.join(leaks)}; the whole pipeline "
+            f"is not private. {private_steps_instead(leaks)}",
+            PrivacyLeakWarning,
+            stacklevel=2,
+        )
+    epsilon = composed_epsilon(whole.events, whole.delta)
+    if math.isinf(epsilon):
+        raise InvalidParameterError(
+            f"delta: got {whole.delta!r}, expected a larger one, at which epsilon is finite (above "
+            "0 unless all noise is pure)"
+        )
+    return replace(whole, epsilon=epsilon)
 
 
 class PrivatePipeline(Pipeline):
@@ -262,54 +269,25 @@ PrivateStandardScaler
             raise InvalidParameterError("steps: expected at least one private step")
 
 
-def _leaves(pipeline: Any) -> list[Step]:
-    """Return all nested estimators that contain no others."""
-    if isinstance(pipeline, (list, tuple)):
-        return [leaf for i, part in enumerate(pipeline) for leaf in _leaves_of(part, str(i))]
-    if not hasattr(pipeline, "fit"):
-        raise InvalidTypeError.of("pipeline", pipeline, "a fitted Pipeline, estimator, or a list")
+def _fitted_leaves(pipeline: Any) -> list[Step]:
+    """Return all nested estimators that contain no others; refuse what is not fitted."""
     # A lone estimator has no name but its class.
-    name = "" if hasattr(pipeline, "steps") else type(pipeline).__name__.lower()
-    return list(_leaves_of(pipeline, name))
-
-
-def _leaves_of(estimator: Any, name: str) -> Iterator[Step]:
-    """Return the leaves of a fitted estimator; only a PrivatePipeline has checked its input."""
-    return leaf_steps(
-        estimator, name, sparse=False if isinstance(estimator, PrivatePipeline) else None
-    )
-
-
-def _check_fitted(leaf: Step) -> None:
-    """Refuse a step that needs a fit and is not fitted."""
-    if not hasattr(leaf.estimator, "fit"):
-        kind = type(leaf.estimator).__name__
-        raise InvalidTypeError(f"pipeline: step {leaf.name!r} is a {kind}, expected an estimator")
-    if leaf.role != "public":
-        check_is_fitted(leaf.estimator)
-
-
-def _warn_of_leaks(steps: tuple[PipelineStep, ...]) -> None:
-    """Warn the caller of ``total_privacy`` about steps that learned without privacy."""
-    leaks = ", ".join(step.title for step in steps if step.learned)
-    if leaks:
-        warnings.warn(
-            f"steps learned from the rows without privacy: {leaks}; the whole pipeline is not "
-            f"private. {private_steps_instead(step.title for step in steps if step.learned)}",
-            PrivacyLeakWarning,
-            stacklevel=3,
-        )
-
-
-def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
-    """Return the statement with the smallest known epsilon at its delta."""
-    epsilon = composed_epsilon(whole.events, whole.delta)
-    if math.isinf(epsilon):
-        raise InvalidParameterError(
-            f"delta: got {whole.delta!r}, expected a larger one, at which epsilon is finite (above "
-            "0 unless all noise is pure)"
-        )
-    return PipelineStatement(**vars(whole) | {"epsilon": epsilon})
+    parts = [("" if hasattr(pipeline, "steps") else type(pipeline).__name__.lower(), pipeline)]
+    if isinstance(pipeline, (list, tuple)):
+        parts = [(str(i), part) for i, part in enumerate(pipeline)]
+    elif not hasattr(pipeline, "fit"):
+        raise InvalidTypeError.of("pipeline", pipeline, "a fitted Pipeline, estimator, or a list")
+    leaves: list[Step] = []
+    for name, part in parts:
+        # Only a PrivatePipeline has checked its input.
+        sparse = False if isinstance(part, PrivatePipeline) else None
+        leaves += leaf_steps(part, name, sparse=sparse)
+    for leaf in leaves:
+        if not hasattr(leaf.estimator, "fit"):
+            raise InvalidTypeError.of("pipeline", leaf.estimator, f"an estimator as {leaf.name!r}")
+        if leaf.role != "public":
+            check_is_fitted(leaf.estimator)
+    return leaves
 
 
 # What the steps of a pipeline learn from its rows, and its cost.
@@ -320,7 +298,7 @@ def _with_epsilon(whole: PipelineStatement) -> PipelineStatement:
 
 
 # How scikit-learn writes a step that does nothing.
-NOTHING = (None, "passthrough", "drop")
+NOTHING = ("passthrough", "drop")
 
 # Those of scikit-learn that make sparse rows of text, for which its release 1.6 has no tags.
 HASHES = ("FeatureHasher", "HashingVectorizer")
@@ -369,14 +347,17 @@ class Step:
         if self.threshold > 0.0 and _share_matters(self.estimator, self.threshold):
             return "learned"
         own = getattr(kind, "_learns_from_rows", True) is False
-        if own or _declared(self.estimator):
-            return "public"
-        if not own and not _requires_fit(self.estimator):
+        if own or _declared(self.estimator) or not _requires_fit(self.estimator):
             return "public"
         # An estimator of this library has no statement before its fit has ended.
         if kind.__module__.startswith(OURS) and hasattr(self.estimator, "epsilon"):
             return "private"
         return "learned"
+
+    @property
+    def spends(self) -> bool:
+        """Whether a fit of the step spends budget; the class may be a user's own."""
+        return self.role == "private" or _states_cost(self.estimator)
 
     @property
     def maps_by_function(self) -> bool:
@@ -412,9 +393,7 @@ def leaf_steps(
     refit : bool, default=False
         Whether a fit follows, so that attributes of an earlier fit are ignored.
     """
-    if isinstance(estimator, str) or estimator is None:
-        if estimator not in NOTHING:
-            yield Step(name, estimator)
+    if estimator is None or (isinstance(estimator, str) and estimator in NOTHING):
         return
     inside = _nested_estimators(estimator, refit=refit)
     if inside is None:
@@ -568,10 +547,9 @@ def _requires_fit(estimator: Any) -> bool:
 MARGIN = 2.0**-42
 
 
-def private_steps(estimator: Any) -> list[Step]:
+def private_steps(estimator: Any) -> list[Any]:
     """Return the nested estimators that will spend budget, in the order of their fits."""
-    leaves = leaf_steps(estimator, "")
-    return [leaf for leaf in leaves if leaf.role == "private" or _states_cost(leaf.estimator)]
+    return [leaf.estimator for leaf in leaf_steps(estimator, "") if leaf.spends]
 
 
 def _states_cost(step: Any) -> bool:
@@ -601,13 +579,11 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
         A parameter is outside its range.
     """
     events: list[PrivacyEvent] = []
-    for leaf in private_steps(estimator):
-        if not _states_cost(leaf.estimator):
-            raise InvalidTypeError(
-                f"estimator: got {type(leaf.estimator).__name__}, expected an estimator of this "
-                "library that fits once, or a DeclaredTrainer"
-            )
-        step = leaf.estimator.checked()
+    for step in private_steps(estimator):
+        if not _states_cost(step):
+            accepted = "an estimator of this library that fits once, or a DeclaredTrainer"
+            raise InvalidTypeError.of("estimator", step, accepted)
+        step = step.checked()
         own = facts if step.adjacency == "replace_one" else replace(facts, n_samples=None)
         if getattr(step, "classes", None) is not None:
             own = replace(own, n_classes=step.classes.size)
@@ -617,8 +593,7 @@ def planned_events(estimator: Any, facts: Facts) -> tuple[PrivacyEvent, ...]:
 
 def takes(step: Any) -> tuple[str, ...]:
     """Return which of "groups" and "sample_weight" a fit accepts."""
-    found: tuple[str, ...] = getattr(step, "_takes", ())
-    return found
+    return tuple(getattr(step, "_takes", ()))
 
 
 def _owner_facts(step: Any, facts: Facts) -> Facts:
@@ -638,5 +613,4 @@ def _with_less_noise(event: PrivacyEvent) -> PrivacyEvent:
         for name in ("sigma", "noise_multiplier")
         if hasattr(event, name)
     }
-    widened: PrivacyEvent = replace(cast(Any, event), **less) if less else event
-    return widened
+    return cast(PrivacyEvent, replace(cast(Any, event), **less))

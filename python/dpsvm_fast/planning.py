@@ -19,17 +19,12 @@ from dpsvm_fast.estimators import (
     PrivateKernelSVC,
     PrivateLinearSVC,
 )
+from dpsvm_fast.estimators.parameters import refuse
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import MAX_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
-from dpsvm_fast.mechanisms.pipeline import (
-    DescentRule,
-    PrivateKernel,
-    PrivateLinear,
-    Solver,
-    Training,
-)
+from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, Solver, Training
 from dpsvm_fast.mechanisms.plan import Facts, filled
 
 __all__ = [
@@ -488,9 +483,19 @@ def plan_noise(
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
     check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)
-    if estimator.classes is None:
-        raise InvalidParameterError("classes: got None, expected the public label set")
-    _check_plannable(estimator)
+    automatic = isinstance(estimator, PIPELINES)
+    output = isinstance(estimator, OutputPerturbationSVC)
+    refuse(
+        estimator,
+        ("classes", estimator.classes is None, "the public label set"),
+        # The noise of other settings follows other rules.
+        (
+            "mechanism",
+            automatic and estimator.mechanism not in ("auto", "gradient"),
+            "'auto' or 'gradient'",
+        ),
+        ("solver", output and estimator.solver != "exact", "'exact'"),
+    )
     unit = check.check_option("unit", unit, UNITS[:2])
     if unit == "person" and rows_per_person is not None:
         accepted = "None with unit='person', which protects persons with any number of rows"
@@ -517,39 +522,17 @@ def plan_noise(
     counts = getattr(mechanism, "class_counts", None)
     shared["class_count_deviation"] = counts and counts.sum.deviation
     mechanism = mechanism.weighed_training
+    shared |= {"loss": mechanism.score_loss.name, "n_scores": mechanism.score_loss.n_scores}
     if isinstance(mechanism, PrivateLinear):
-        return _pipeline(mechanism, n_samples, shared)
-    return NoisePlan(
-        **shared,
-        **_columns(mechanism.score_loss, n_features, mechanism.n_weights),
-        **_solver(mechanism, n_samples),
-    )
-
-
-def _check_plannable(estimator: Any) -> None:
-    """Refuse settings whose noise follows other rules."""
-    if isinstance(estimator, PIPELINES) and estimator.mechanism not in ("auto", "gradient"):
-        raise InvalidParameterError.of(
-            "mechanism", got=estimator.mechanism, accepted="'auto' or 'gradient'"
-        )
-    if isinstance(estimator, OutputPerturbationSVC) and estimator.solver != "exact":
-        raise InvalidParameterError.of("solver", got=estimator.solver, accepted="'exact'")
-
-
-def _columns(loss: Loss, n_columns: int | None, n_weights: int | None) -> dict[str, Any]:
-    """Return how many numbers are trained."""
-    return {
-        "loss": loss.name,
-        "n_scores": loss.n_scores,
-        "n_columns": n_columns,
-        "n_weights": n_weights,
-    }
+        return NoisePlan(**shared, **_pipeline(mechanism, n_samples))
+    shared |= {"n_columns": n_features, "n_weights": mechanism.n_weights}
+    return NoisePlan(**shared, **_solver(mechanism, n_samples))
 
 
 # --- Pipelines ------------------------------------------------------------------------------------
 
 
-def _pipeline(mechanism: PrivateLinear, n_samples: int | None, shared: dict[str, Any]) -> NoisePlan:
+def _pipeline(mechanism: PrivateLinear, n_samples: int | None) -> dict[str, Any]:
     """Return every release of a pipeline, as far as it is known."""
     training = None if n_samples is None else mechanism.training(float(n_samples))
     facts: dict[str, Any] = {
@@ -559,16 +542,14 @@ def _pipeline(mechanism: PrivateLinear, n_samples: int | None, shared: dict[str,
     }
     n_columns: int | None = mechanism.n_features
     if isinstance(mechanism, PrivateKernel):
-        n_columns = None
-        if n_samples is not None:
-            facts["kernel"], n_columns = _kernel(mechanism, n_samples)
+        facts["kernel"], n_columns = _kernel(mechanism, n_samples)
     n_weights = None
     if n_columns is not None:
         n_weights = mechanism.loss.n_scores * (n_columns + mechanism.fit_intercept)
-    facts |= _columns(mechanism.loss, n_columns, n_weights)
+    facts |= {"n_columns": n_columns, "n_weights": n_weights}
     if training is not None and n_samples is not None:
         facts |= _training(training, mechanism, n_samples)
-    return NoisePlan(**shared, **facts)
+    return facts
 
 
 def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | None:
@@ -577,16 +558,14 @@ def _centre(mechanism: PrivateLinear, n_samples: int | None) -> CentreNoise | No
     if centre is None:
         return None
     noise = centre.sum.deviation
-    length = None
-    if n_samples is not None:
-        length = noise * math.sqrt(mechanism.n_features) / n_samples
+    length = noise * math.sqrt(mechanism.n_features)
     return CentreNoise(
         mu_share=None if centre.mu is None else _share(centre.mu, mechanism),
         epsilon=centre.epsilon,
         sum_deviation=noise,
         # Half the number of rows is released with the sums.
         count_deviation=2.0 * noise if centre.counts else None,
-        mean_length=length,
+        mean_length=None if n_samples is None else length / n_samples,
     )
 
 
@@ -613,17 +592,17 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
     )
 
 
-def _kernel(mechanism: PrivateKernel, n_samples: int) -> tuple[KernelFeatures, int]:
+def _kernel(
+    mechanism: PrivateKernel, n_samples: int | None
+) -> tuple[KernelFeatures | None, int | None]:
     """Return the kernel chosen for this number of rows, and the number of columns."""
+    if n_samples is None:
+        return None, None
     choice = mechanism.choice(float(n_samples))
-    assert choice.signal is not None
-    lifted = choice.gamma is not None
-    features = filled(
-        KernelFeatures,
-        choice,
-        n_frequencies=mechanism.n_components if lifted else None,
-    )
-    return features, 2 * mechanism.n_components if lifted else mechanism.n_features
+    if choice.gamma is None:
+        return filled(KernelFeatures, choice, n_frequencies=None), mechanism.n_features
+    n_frequencies = mechanism.n_components
+    return filled(KernelFeatures, choice, n_frequencies=n_frequencies), 2 * n_frequencies
 
 
 def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> dict[str, Any]:
@@ -640,42 +619,31 @@ def _training(training: Training, mechanism: PrivateLinear, n_samples: int) -> d
         step_deviation=rule.sum.scale,
         flops=4.0 * n_samples * math.prod(rule.shape) * rule.n_steps,
     )
-    # Rows have norm 1, the constant feature included.
-    decision = _decision(
-        mechanism.loss,
-        rule.deviation,
-        row_norm=1.0,
-        data_norm=1.0,
-        is_bound=True,
-        largest_norm=_norm_of_descent(rule, n_samples),
-    )
-    return {"descent": descent, "decision": decision}
-
-
-def _norm_of_descent(rule: DescentRule, n_samples: int) -> float:
-    """Return a bound on the norm of W over all data sets, before the noise.
-
-    Each step moves W by at most p eta n R, momentum included, so the iterate after t steps has norm
-    at most t p eta n R.
-    """
+    # Each step moves W by at most p eta n R, momentum included, so the iterate after t steps has
+    # norm at most t p eta n R.
     steps = 0.5 * (rule.average_from + 1 + rule.n_moves) * rule.pace
-    return steps * rule.learning_rate * n_samples * rule.clip
+    largest = steps * rule.learning_rate * n_samples * rule.clip
+    decision = _decision(mechanism.loss, rule.deviation, largest, is_bound=True)
+    return {"descent": descent, "decision": decision}
 
 
 # --- Solvers --------------------------------------------------------------------------------------
 
 
-def _solver(
-    mechanism: Solver, n_samples: int | None, *, is_bound: bool | None = None
-) -> dict[str, Any]:
-    """Return the noise inside the objective, or on trained weights."""
-    noise, deviation = mechanism.output, mechanism.output.deviation
+def _solver(mechanism: Solver, n_samples: int | None, *, is_bound: bool = False) -> dict[str, Any]:
+    r"""Return the noise inside the objective, or on trained weights.
+
+    At the minimiser :math:`\tfrac{\lambda}{2} \|W\|^2 \le n \phi(0)`, the objective at W = 0, and
+    :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each.
+    """
+    noise, lam = mechanism.output, mechanism.regularization
+    deviation = noise.deviation
     found: dict[str, Any]
     if isinstance(mechanism, ObjectivePerturbation):
         inside = mechanism.inside
         # A coordinate of the minimiser is a function of Gaussians with the Lipschitz constant
         # 1 / lambda: neither its standard deviation nor its tails are those of a larger one.
-        deviation = math.hypot(inside.deviation / mechanism.regularization, deviation)
+        deviation, is_bound = math.hypot(inside.deviation / lam, deviation), True
         objective = filled(
             ObjectiveNoise,
             mechanism,
@@ -683,42 +651,30 @@ def _solver(
             linear_deviation=inside.deviation,
             output_deviation=noise.deviation,
         )
-        found, is_bound = {"objective": objective}, is_bound is None or is_bound
+        found = {"objective": objective}
     else:
-        output = OutputNoise(C=mechanism.C, sensitivity=noise.total, deviation=noise.deviation)
-        found = {"output": output}
-    found["decision"] = _decision(
-        mechanism.score_loss,
-        deviation,
-        row_norm=mechanism.row_norm,
-        data_norm=mechanism.data_norm,
-        is_bound=bool(is_bound),
-        largest_norm=None if n_samples is None else _norm_of_solver(mechanism, n_samples),
-    )
-    return found
-
-
-def _norm_of_solver(mechanism: Solver, n_samples: int) -> float:
-    r"""Return a bound on the norm of W over all data sets, before the noise.
-
-    At the minimiser :math:`\tfrac{\lambda}{2} \|W\|^2 \le n \phi(0)`, the objective at W = 0, and
-    :math:`\lambda W` is the sum of n gradients of norm at most :math:`L \kappa_t` each.
-    """
-    loss, norm, n = mechanism.score_loss, mechanism.row_norm, n_samples
-    lam = mechanism.regularization
-    return min(math.sqrt(2.0 * n * loss.at_zero / lam), n * loss.lipschitz * norm / lam)
+        found = {"output": filled(OutputNoise, mechanism, noise, sensitivity=noise.total)}
+    loss, norms = mechanism.score_loss, (mechanism.row_norm, mechanism.data_norm)
+    largest = None
+    if n_samples is not None:
+        by_gradients = n_samples * loss.lipschitz * mechanism.row_norm / lam
+        largest = min(math.sqrt(2.0 * n_samples * loss.at_zero / lam), by_gradients)
+    return found | {"decision": _decision(loss, deviation, largest, *norms, is_bound=is_bound)}
 
 
 def _decision(
     loss: Loss,
     weight_deviation: float,
-    *,
-    row_norm: float,
-    data_norm: float,
-    is_bound: bool,
     largest_norm: float | None,
+    row_norm: float = 1.0,
+    data_norm: float = 1.0,
+    *,
+    is_bound: bool,
 ) -> Decision:
-    """Return what noise of this size in weights of this norm means for a prediction."""
+    """Return the effect of noise in weights of at most this norm before the noise.
+
+    By default rows have norm 1, the constant feature included.
+    """
     score = weight_deviation * row_norm
     # A difference of two rows of W has at most so much of the norm of W.
     apart = math.sqrt(2.0) if loss.n_scores > 1 else 1.0

@@ -60,18 +60,16 @@ def check_real(
     accepted = f"a finite number {'>' if open_low else '>='} {low:g}"
     if not math.isinf(high):
         accepted += f" and {'<' if open_high else '<='} {high:g}"
-    if isinstance(value, (bool, np.bool_, np.longdouble)) or not isinstance(
-        value, (int, float, np.integer, np.floating)
-    ):
+    numbers = (int, float, np.integer, np.floating)
+    if isinstance(value, (bool, np.bool_, np.longdouble)) or not isinstance(value, numbers):
         raise InvalidTypeError(f"{name}: got {_described(value)}, expected {accepted}")
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
-    inside = (low < number if open_low else low <= number) and (
-        number < high if open_high else number <= high
-    )
-    if not (math.isfinite(number) and inside):
+    too_low = number <= low if open_low else number < low
+    too_high = number >= high if open_high else number > high
+    if too_low or too_high or not math.isfinite(number):
         raise InvalidParameterError.of(name, got=_plain(value), accepted=accepted)
     return number
 
@@ -215,10 +213,9 @@ def check_adjacency(value: object, name: str = "adjacency") -> str:
 def check_n_threads(value: object, name: str = "n_threads") -> int:
     """Accept a number of threads; None means all cores that this process may use."""
     if value is None:
-        usable = (
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        )
-        return min(usable or 1, MAX_THREADS)
+        if hasattr(os, "sched_getaffinity"):
+            return min(len(os.sched_getaffinity(0)), MAX_THREADS)
+        return min(os.cpu_count() or 1, MAX_THREADS)
     return check_integer(name, value, 1, MAX_THREADS)
 
 

@@ -179,7 +179,7 @@ class TestProfileDisplay:
             assert at_claim == pytest.approx(claim.delta, rel=0.02)
 
 
-@pytest.mark.usefixtures("without_matplotlib")
+@pytest.mark.usefixtures("closed_figures", "without_matplotlib")
 class TestWithoutMatplotlib:
     def test_nothing_is_fitted_for_a_figure_that_cannot_be_drawn(
         self, clusters: TrainingSet

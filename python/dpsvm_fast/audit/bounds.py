@@ -21,13 +21,16 @@ from scipy import stats
 from dpsvm_fast.accounting import composed_epsilon, gaussian_epsilon
 from dpsvm_fast.accounting.composition import totals_delta
 from dpsvm_fast.accounting.totals import gaussian_mu, of_events
-from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PrivacyEvent
+from dpsvm_fast.certificates import ObjectiveEvent, PrivacyEvent
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.validation import check_option
 
 # Quantiles of the beta law are right to far more digits than this.
 SLACK = 1e-12
 # Steps of a bisection at most.
 HALVINGS = 60
+# Largest multiple of the claimed noise that is tried.
+MOST_NOISE = 64.0
 # At how many epsilons a profile is compared with the counts.
 N_EPSILONS = 24
 
@@ -140,33 +143,6 @@ def profile_violation(
     return worst
 
 
-def smallest_consistent(refuted: Callable[[float], bool], most: float = 64.0) -> float | None:
-    r"""Return the largest multiple of the claimed noise that the counts do not refute.
-
-    Parameters
-    ----------
-    refuted : callable
-        Function of s: whether the claimed law with s times the noise is refuted; monotone in s.
-    most : float
-        Largest s to try.
-
-    Returns
-    -------
-    float or None
-        A multiple at which the law is refuted, as is every larger one; None if ``most`` times the
-        noise is not refuted.
-
-    Notes
-    -----
-    Proof: more noise means a smaller profile, so counts that refute s refute every larger multiple.
-    With the confidence of the counts the true noise is below s, and its epsilon above that of s.
-    """
-    if not refuted(most):
-        return None
-    least = boundary(lambda log: refuted(math.exp(-log)), -math.log(most), math.log(most), 1e-6)
-    return math.exp(-least)
-
-
 def boundary(holds: Callable[[float], bool], low: float, high: float, tol: float = 0.0) -> float:
     """Return the largest number found at which a condition holds, by bisection from ``low``."""
     for _ in range(HALVINGS):
@@ -195,7 +171,7 @@ N_FACTORS = 12
 _POWERS = {"sigma": 1, "noise_multiplier": 1, "epsilon": -1, "rho": -2}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Claim:
     """Claim under test.
 
@@ -216,19 +192,13 @@ class Claim:
     def gaussian_mu(self) -> float | None:
         """Parameter of Gaussian differential privacy; None if an event is not Gaussian."""
         # Parameters of Gaussian releases, and of noise in an objective whose curvature is free.
-        mus = [
-            event.mu
-            if isinstance(event, GaussianEvent)
-            else (gaussian_mu(event) if isinstance(event, ObjectiveEvent) else None)
-            for event in self.events
-        ]
+        mus = [gaussian_mu(e) if isinstance(e, ObjectiveEvent) else e.mu for e in self.events]
         known = [mu for mu in mus if mu is not None]
-        return math.hypot(*known) if mus and len(known) == len(mus) else None
+        return math.hypot(*known) if mus and known == mus else None
 
     def with_noise(self, factor: float) -> tuple[PrivacyEvent, ...]:
         """Return the events with their noise multiplied by a factor."""
-        found: tuple[PrivacyEvent, ...] = _with_noise(self.events, factor)
-        return found
+        return tuple(_with_noise(event, factor) for event in self.events)
 
     def profile(self, factor: float) -> Callable[[float], float]:
         """Return delta as a function of epsilon, with the noise multiplied by a factor."""
@@ -239,9 +209,24 @@ class Claim:
         return gaussian_epsilon(self.delta, 1.0 / mu) if mu > 1e-9 else 0.0
 
     def certified_by(self, refuted: Callable[[float], bool]) -> float:
-        """Return a lower bound on epsilon, from noise with which the claimed law is refuted."""
-        factor = smallest_consistent(refuted)
-        return 0.0 if factor is None else composed_epsilon(self.with_noise(factor), self.delta)
+        r"""Return a lower bound on epsilon, from noise with which the claimed law is refuted.
+
+        Parameters
+        ----------
+        refuted : callable
+            Function of s: whether the claimed law with s times the noise is refuted; monotone in s.
+
+        Notes
+        -----
+        Proof: more noise means a smaller profile, so counts that refute s refute every larger
+        multiple. With the confidence of the counts the true noise is below s, and its epsilon above
+        that of s.
+        """
+        if not refuted(MOST_NOISE):
+            return 0.0
+        end = math.log(MOST_NOISE)
+        least = boundary(lambda log: refuted(math.exp(-log)), -end, end, 1e-6)
+        return composed_epsilon(self.with_noise(math.exp(-least)), self.delta)
 
 
 def _with_noise(value: Any, factor: float) -> Any:
@@ -253,8 +238,7 @@ def _with_noise(value: Any, factor: float) -> Any:
     event: Any = value
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(event):
-        own = getattr(event, field.name)
-        power = _POWERS.get(field.name)
+        own, power = getattr(event, field.name), _POWERS.get(field.name)
         changes[field.name] = _with_noise(own, factor) if power is None else own * factor**power
     return dataclasses.replace(event, **changes)
 
@@ -267,18 +251,13 @@ def resolved_method(method: str, claim: Claim) -> str:
     InvalidParameterError
         The method is unknown, or this claim does not allow it.
     """
-    if method not in METHODS:
-        raise InvalidParameterError.of("method", got=method, accepted=f"one of {METHODS}")
+    check_option("method", method, METHODS)
     if method == "gaussian" and claim.gaussian_mu is None:
-        raise InvalidParameterError.of(
-            "method",
-            got=method,
-            accepted="another method, as the noise of the claim is not Gaussian",
-        )
+        accepted = "another method, as the noise of the claim is not Gaussian"
+        raise InvalidParameterError.of("method", got=method, accepted=accepted)
     if method == "profile" and not claim.events:
-        raise InvalidParameterError.of(
-            "method", got=method, accepted="'clopper_pearson' for a claim without events"
-        )
+        accepted = "'clopper_pearson' for a claim without events"
+        raise InvalidParameterError.of("method", got=method, accepted=accepted)
     if method != "auto":
         return method
     if claim.gaussian_mu is not None:

@@ -24,13 +24,13 @@ from dpsvm_fast.accounting import gaussian_epsilon
 from dpsvm_fast.audit.bounds import boundary, largest
 from dpsvm_fast.audit.pair_audit import (
     AuditReport,
+    DescentWorld,
+    ObjectiveWorld,
     OutputWorld,
     Pair,
-    TrainedWorld,
     TransformerWorld,
     subject_of,
 )
-from dpsvm_fast.estimators import GradientPerturbationSVC, ObjectivePerturbationSVC
 from dpsvm_fast.exceptions import InvalidParameterError
 
 Array = NDArray[np.float64]
@@ -110,14 +110,12 @@ def _exact_epsilon(worlds: tuple[Any, Any], delta: float) -> float:
         noise = first.total.sum
         distance = float(np.linalg.norm(first.exact - second.exact))
         return _of_distance(distance, noise.scale, delta, gamma=noise.mu is None)
-    estimator = getattr(first, "estimator", None)
-    if isinstance(first, TrainedWorld) and isinstance(estimator, ObjectivePerturbationSVC):
+    if isinstance(first, ObjectiveWorld):
         return _of_objective(first, second, delta)
-    if isinstance(first, TrainedWorld) and isinstance(estimator, GradientPerturbationSVC):
+    if isinstance(first, DescentWorld):
         return _of_step(first.plan, delta)
-    raise InvalidParameterError(
-        f"estimator: got {type(estimator).__name__}, whose density has no closed form"
-    )
+    kind = type(getattr(first, "estimator", None)).__name__
+    raise InvalidParameterError(f"estimator: got {kind}, whose density has no closed form")
 
 
 def _of_distance(distance: float, scale: float, delta: float, *, gamma: bool) -> float:
@@ -152,15 +150,12 @@ def _of_step(mechanism: Any, delta: float) -> float:
     means = (-1.0, 1.0) if mechanism.adjacency == "replace_one" else (0.0, 1.0)
 
     def tail(x: float, mean: float) -> float:
-        mixed = q * stats.norm.sf((x - mean) / z) if mean != 0.0 else 0.0
-        return float((1.0 - q * (mean != 0.0)) * stats.norm.sf(x / z) + mixed)
+        return float((1.0 - q) * stats.norm.sf(x / z) + q * stats.norm.sf((x - mean) / z))
 
     stays = math.log1p(-q) if q < 1.0 else -math.inf
 
     def log_tilt(x: float, mean: float) -> float:
         """Return the log of the ratio of (1 - q) N(0, z^2) + q N(mean, z^2) to N(0, z^2)."""
-        if mean == 0.0:
-            return 0.0
         return float(np.logaddexp(stays, math.log(q) + mean * (x - 0.5 * mean) / z**2))
 
     def root(level: float) -> float:
@@ -240,7 +235,7 @@ class Objective:
         raise ArithmeticError("no minimiser found")
 
 
-def _objective_of(world: TrainedWorld) -> Objective:
+def _objective_of(world: ObjectiveWorld) -> Objective:
     """Return the objective of one world, as the solver sees it."""
     mechanism = world.plan
     kernel = mechanism.loss.kernel
@@ -258,7 +253,7 @@ def _objective_of(world: TrainedWorld) -> Objective:
     return Objective(X, signs, kernel, mechanism.regularization)
 
 
-def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> float:
+def _of_objective(first: ObjectiveWorld, second: ObjectiveWorld, delta: float) -> float:
     """Return epsilon of objective perturbation with noise in one or two weights."""
     worlds = _objective_of(first), _objective_of(second)
     inside = first.plan.inside
@@ -274,12 +269,13 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
         # Turned: a kink along a line of the grid would be met everywhere alike.
         c, s = math.cos(0.58), math.sin(0.58)
         B = B @ np.array([[c, -s], [s, c]])
-    W = worlds[1].minimiser(B)
-    determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
-    squares = [(noise**2).sum(axis=1) for noise in (worlds[0].noise(W), B)]
-    loss = 0.5 * (squares[1] - squares[0]) / sigma**2 + determinants[0] - determinants[1]
+
+    def log_density(noise: Array) -> Array:
+        return np.asarray(-0.5 * (noise**2).sum(axis=1) / sigma**2)
+
+    loss = _log_ratio(worlds, B, log_density)
     cell = (side[1] - side[0]) ** size / (2.0 * math.pi * sigma**2) ** (0.5 * size)
-    rare = np.exp(-0.5 * squares[1] / sigma**2) * cell
+    rare = np.exp(log_density(B)) * cell
     likely = rare * np.exp(loss)
     if abs(float(likely.sum()) - 1.0) > MASS_TOL[size]:
         raise ArithmeticError(f"the density's mass is {likely.sum():.6g}")
@@ -293,6 +289,15 @@ def _of_objective(first: TrainedWorld, second: TrainedWorld, delta: float) -> fl
     return hockey_stick_epsilon(delta_at, delta)
 
 
+def _log_ratio(
+    worlds: tuple[Objective, Objective], B: Array, log_density: Callable[[Array], Array]
+) -> Array:
+    """Return the log-ratio of both densities at the minimisers for the second world's noise B."""
+    W = worlds[1].minimiser(B)
+    first, second = (np.linalg.slogdet(world.hessian(W))[1] for world in worlds)
+    return np.asarray(log_density(worlds[0].noise(W)) - log_density(B) + first - second)
+
+
 def _largest_log_ratio(
     worlds: tuple[Objective, Objective], rate: float, size: int, reach: float
 ) -> float:
@@ -304,12 +309,9 @@ def _largest_log_ratio(
         radii = radii[::10]
         angles = np.linspace(0.0, 2.0 * math.pi, 721)[:-1]
         turns = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    best = 0.0
-    for turn in turns:
-        B = radii[:, None] * turn
-        W = worlds[1].minimiser(B)
-        determinants = [np.linalg.slogdet(world.hessian(W))[1] for world in worlds]
-        longer = np.linalg.norm(B, axis=1) - np.linalg.norm(worlds[0].noise(W), axis=1)
-        loss = rate * longer + determinants[0] - determinants[1]
-        best = max(best, float(np.abs(loss).max()))
-    return best
+
+    def log_density(noise: Array) -> Array:
+        return np.asarray(-rate * np.linalg.norm(noise, axis=1))
+
+    ratios = (_log_ratio(worlds, radii[:, None] * turn, log_density) for turn in turns)
+    return max(float(np.abs(ratio).max()) for ratio in ratios)

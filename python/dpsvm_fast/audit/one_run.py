@@ -28,6 +28,7 @@ from dpsvm_fast.audit.pair_audit import (
     Pair,
     TrainedWorld,
     alpha_of,
+    labels_of,
     prepared,
     subject_of,
 )
@@ -146,21 +147,20 @@ def one_run_bound(n_canaries: int, n_guesses: int, right: int, delta: float, alp
     """
     log_alpha = math.log(alpha)
 
+    counts = n_canaries, n_guesses, right
+
     def refuted(epsilon: float) -> bool:
         curve = profile_inverse(np.array([epsilon]), np.array([delta]))
-        return log_p_value(
-            n_canaries, n_guesses, right, epsilon, delta
-        ) < log_alpha or tail_refuted(curve, n_canaries, n_guesses, right, alpha)
+        rare = log_p_value(*counts, epsilon, delta) < log_alpha
+        return rare or tail_refuted(curve, *counts, alpha)
 
     return largest(refuted, LARGEST_EPSILON)
 
 
 def one_run_separation(n_canaries: int, n_guesses: int, right: int, alpha: float) -> float:
     """Return a lower bound on mu for a Gaussian trade-off curve."""
-    return largest(
-        lambda mu: tail_refuted(gaussian_inverse(mu), n_canaries, n_guesses, right, alpha),
-        LARGEST_EPSILON,
-    )
+    counts = n_canaries, n_guesses, right
+    return largest(lambda mu: tail_refuted(gaussian_inverse(mu), *counts, alpha), LARGEST_EPSILON)
 
 
 def one_run_epsilon(
@@ -244,22 +244,25 @@ def audit_one_run(
     m = check.check_integer("n_canaries", n_canaries, 2, 2**24)
     alpha = alpha_of(confidence)
     if not isinstance(estimator, (OutputPerturbationSVC, GradientPerturbationSVC)):
+        accepted = "an OutputPerturbationSVC or a GradientPerturbationSVC"
         raise InvalidParameterError(
-            f"estimator: got {type(estimator).__name__}, expected an OutputPerturbationSVC or a "
-            "GradientPerturbationSVC"
+            f"estimator: got {type(estimator).__name__}, expected {accepted}"
         )
     seed = check.check_random_state(random_state)
-    model = prepared(estimator).set_params(fit_intercept=False)
-    model.set_params(n_threads=check.check_n_threads(n_threads))
+    n_threads = check.check_n_threads(n_threads)
+    model = prepared(estimator).set_params(fit_intercept=False, n_threads=n_threads)
     # A public choice of the audit, not noise: a coin for each canary.
     coins = np.random.default_rng(seed).random(m) < 0.5
     data, classes = _canaries(model, coins)
     model.set_params(classes=classes)
     claim = subject_of(model, pair=Pair(data, data, model.adjacency)).claim
-    guesses = coins, n_guesses, resolved_method(method, claim), alpha
+    kind = OutputWorld if isinstance(model, OutputPerturbationSVC) else TrainedWorld
+    method = resolved_method(method, claim)
+    # The second class's weight for every feature.
+    scores = kind(model, *data).draw(1, _core.NoiseSource(seed))[0][:m]
     statistic = "the weight of each canary's feature"
-    scores = _scores(model, data, seed)
-    return _asked(type(model).__name__, claim, started, statistic, scores, *guesses)
+    found = _guessed(scores, coins, claim, method, alpha, n_guesses)
+    return AuditReport.on(type(model).__name__, claim, started, statistic=statistic, **found)
 
 
 def audit_scores(
@@ -325,11 +328,9 @@ def audit_scores(
             "scores", got=f"shape {values.shape}", accepted="a vector of finite numbers"
         )
     if inside.dtype != np.bool_ or inside.shape != values.shape:
-        raise InvalidParameterError.of(
-            "coins",
-            got=f"{inside.dtype} of shape {inside.shape}",
-            accepted=f"bool of shape {values.shape}",
-        )
+        got = f"{inside.dtype} of shape {inside.shape}"
+        accepted = f"bool of shape {values.shape}"
+        raise InvalidParameterError.of("coins", got=got, accepted=accepted)
     alpha = alpha_of(confidence)
     epsilon = check.check_positive("claim", claim[0])
     delta = check.check_fraction("claim", claim[1]) if claim[1] != 0.0 else 0.0
@@ -337,22 +338,20 @@ def audit_scores(
     if method == "gaussian" and delta > 0.0:
         events = (GaussianEvent(gaussian_sigma(epsilon, delta), 1.0, adjacency),)
     what = Claim(epsilon, delta, adjacency, events)
-    guesses = values, inside, n_guesses, resolved_method(method, what), alpha
-    return _asked("scores", what, started, "the score of each canary", *guesses)
+    found = _guessed(values, inside, what, resolved_method(method, what), alpha, n_guesses)
+    statistic = "the score of each canary"
+    return AuditReport.on("scores", what, started, statistic=statistic, **found)
 
 
-def _asked(
-    mechanism: str,
-    claim: Claim,
-    started: float,
-    statistic: str,
+def _guessed(
     scores: Array,
     coins: NDArray[np.bool_],
-    n_guesses: int | None,
+    claim: Claim,
     method: str,
     alpha: float,
-) -> AuditReport:
-    """Return the report with the bound that the guesses prove."""
+    n_guesses: int | None,
+) -> dict[str, Any]:
+    """Return the bound that the guesses prove, as fields of a report."""
     m = coins.size
     planned = _planned_guesses(m, claim, method, alpha) if n_guesses is None else n_guesses
     guesses = check.check_integer("n_guesses", planned, 1, m)
@@ -360,41 +359,27 @@ def _asked(
     order, lowest = np.argsort(scores, kind="stable"), guesses // 2
     highest = order[m - (guesses - lowest) :]
     right = int((~coins[order[:lowest]]).sum() + coins[highest].sum())
-    return AuditReport.on(
-        mechanism,
-        claim,
-        started,
-        certified=one_run_epsilon(method, m, guesses, right, claim, alpha),
-        method=ONE_RUN[method],
-        confidence=1.0 - alpha,
-        n_trials=m,
-        statistic=statistic,
-        counts=(right, guesses - right),
-    )
+    return {
+        "certified": one_run_epsilon(method, m, guesses, right, claim, alpha),
+        "method": ONE_RUN[method],
+        "confidence": 1.0 - alpha,
+        "n_trials": m,
+        "counts": (right, guesses - right),
+    }
 
 
 def _canaries(model: Any, coins: NDArray[np.bool_]) -> tuple[tuple[Any, Any], NDArray[Any]]:
     """Return sparse unit vectors with labels from the coins, and a row of zeros."""
-    labels = np.array([0, 1]) if model.classes is None else np.sort(np.asarray([*model.classes]))
+    labels = labels_of(model)
     if labels.size != 2:
         raise InvalidParameterError.of("classes", got=labels.size, accepted="two classes")
     m = coins.size
-    rows = sparse.vstack([sparse.csr_matrix((1, m)), sparse.identity(m, format="csr")], "csr")
-    rows = rows * float(model.data_norm)
+    rows = sparse.eye(m + 1, m, k=-1, format="csr") * float(model.data_norm)
     if model.adjacency == "replace_one":
         codes = np.append(0, coins.astype(np.int64))
         return (rows, labels[codes]), labels
-    kept = np.flatnonzero(np.append(True, coins))
-    codes = np.append(0, np.ones(kept.size - 1, dtype=np.int64))
-    return (rows[kept], labels[codes]), labels
-
-
-def _scores(model: Any, data: tuple[Any, Any], seed: int | None) -> Array:
-    """Return the scores of one release: the second class's weight for every feature."""
-    kind = OutputWorld if isinstance(model, OutputPerturbationSVC) else TrainedWorld
-    world = kind(model, *data)
-    vector: Array = world.draw(1, _core.NoiseSource(seed))[0]
-    return vector[: data[0].shape[1]]
+    kept = np.append(True, coins)
+    return (rows[kept], labels[np.flatnonzero(kept).clip(max=1)]), labels
 
 
 def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:

@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -24,18 +25,10 @@ from numpy.typing import NDArray
 from scipy import sparse, stats
 from sklearn.base import clone
 
-from dpsvm_fast import _core
+from dpsvm_fast import _core, estimators, preprocessing
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.audit.bounds import Claim, Counts, certified_epsilon, event_score, resolved_method
-from dpsvm_fast.estimators import (
-    GradientPerturbationSVC,
-    ObjectivePerturbationSVC,
-    OutputPerturbationSVC,
-    PrivateGaussianMarginClassifier,
-    PrivateKernelSVC,
-    PrivateLinearSVC,
-)
 from dpsvm_fast.estimators.base import linear_attributes
 from dpsvm_fast.estimators.fit import PrivatelyTrained
 from dpsvm_fast.estimators.inputs import ArrayRows, checked_bounds
@@ -51,13 +44,6 @@ from dpsvm_fast.mechanisms.noise import SecondMoments
 from dpsvm_fast.mechanisms.pipeline import Prepared
 from dpsvm_fast.mechanisms.plan import Facts
 from dpsvm_fast.pipelines import total_privacy
-from dpsvm_fast.preprocessing import (
-    PrivateCenter,
-    PrivatePCA,
-    PrivateStandardScaler,
-    PrivateTransformer,
-    PrivateWhitener,
-)
 from dpsvm_fast.validation import ADJACENCIES, check_fraction
 
 # The result of an audit, for people and for files.
@@ -268,27 +254,27 @@ def margin_pair(
     return Pair(first, second, adjacency)
 
 
-def _with_canary(base: Rows, adjacency: str, record: Any, other: Any) -> Pair:
+def _with_canary(base: Rows, adjacency: str, record: Any, other: Any, label: Any = 0) -> Pair:
     """Return data with the canary, and with nothing or another record instead; labels are equal."""
     first = np.vstack([base, record])
     second = base if adjacency == "add_remove" else np.vstack([base, other])
-    sets = [(X, np.zeros(len(X), dtype=np.int64)) for X in (first, second)]
+    sets = [(X, np.full(len(X), label)) for X in (first, second)]
     return Pair(sets[0], sets[1], adjacency)
 
 
-def centre_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
+def centre_pair(adjacency: str, data_norm: float, label: Any = 0) -> Pair:
     """Return neighbours in one dimension, with opposite rows."""
     base = np.repeat([[data_norm], [0.0]], 20, axis=0)
-    return _with_canary(base, adjacency, [data_norm], [-data_norm])
+    return _with_canary(base, adjacency, [data_norm], [-data_norm], label)
 
 
-def moments_pair(adjacency: str, data_norm: float = 1.0) -> Pair:
+def moments_pair(adjacency: str, data_norm: float, label: Any = 0) -> Pair:
     """Return neighbours that differ by a row on an axis, or by a row rotated by a right angle."""
     base = data_norm * np.repeat(np.vstack([np.eye(2), -np.eye(2)]), 5, axis=0)
     if adjacency == "add_remove":
-        return _with_canary(base, adjacency, [data_norm, 0.0], None)
+        return _with_canary(base, adjacency, [data_norm, 0.0], None, label)
     half = data_norm / math.sqrt(2.0)
-    return _with_canary(base, adjacency, [half, half], [half, -half])
+    return _with_canary(base, adjacency, [half, half], [half, -half], label)
 
 
 def columns_pair(adjacency: str, low: float, high: float) -> Pair:
@@ -339,15 +325,17 @@ def subject_of(
     if not hasattr(estimator, "fit"):
         return _called(estimator, adjacency, pair, claim)
     estimator = prepared(estimator)
-    adjacency = _adjacency(estimator, adjacency, pair)
+    if adjacency is None:
+        usual = "add_remove" if pair is None else pair.adjacency
+        adjacency = getattr(estimator, "adjacency", usual)
+    adjacency = check.check_adjacency(adjacency)
     pair = default_pair(estimator, adjacency, part) if pair is None else pair
     if "classes" in estimator.get_params(deep=False) and estimator.classes is None:
         both = [np.asarray(data[1]) for data in (pair.first, pair.second)]
         labels = np.unique(np.concatenate(both))
         estimator.set_params(classes=labels if labels.size > 1 else [0, 1])
     found = claim_of(estimator, adjacency, pair, claim, part)
-    name = type(estimator).__name__
-    name += "" if part is None else f", {part}"
+    name = type(estimator).__name__ + ("" if part is None else f", {part}")
     first, second = (world_of(estimator, *data, part=part) for data in (pair.first, pair.second))
     return Subject(name, (first, second), found)
 
@@ -383,14 +371,6 @@ def prepared(estimator: Any) -> Any:
     return estimator.set_params(**changes)
 
 
-def _adjacency(estimator: Any, adjacency: str | None, pair: Pair | None) -> str:
-    """Return the relation of the claim."""
-    if adjacency is None:
-        own = getattr(estimator, "adjacency", None if pair is None else pair.adjacency)
-        adjacency = "add_remove" if own is None else str(own)
-    return check.check_adjacency(adjacency)
-
-
 def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pair:
     """Return the pair on which this mechanism is known to lose most privacy.
 
@@ -402,25 +382,29 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     norm = float(getattr(estimator, "data_norm", 1.0))
     if isinstance(estimator, PipelineClassifier):
         if part == "training":
-            return _checked_width(_trained_pair(estimator, adjacency, 1.0), estimator.bounds)
-        pair = moments_pair(adjacency) if part == "whitening" else centre_pair(adjacency)
-        if estimator.classes is not None:
-            first = np.sort(np.asarray(list(estimator.classes)))[0]
-            sets = [(X, np.full(len(y), first)) for X, y in (pair.first, pair.second)]
-            pair = Pair(sets[0], sets[1], adjacency)
+            pair = _trained_pair(estimator, adjacency, 1.0)
+        else:
+            first = labels_of(estimator)[0]
+            pair = (moments_pair if part == "whitening" else centre_pair)(adjacency, 1.0, first)
         return _checked_width(pair, estimator.bounds)
     if isinstance(estimator, PrivatelyTrained):
         return _trained_pair(estimator, adjacency, norm)
-    if isinstance(estimator, PrivateCenter):
+    if isinstance(estimator, preprocessing.PrivateCenter):
         return centre_pair(adjacency, norm)
-    if isinstance(estimator, (PrivatePCA, PrivateWhitener)):
+    if isinstance(estimator, (preprocessing.PrivatePCA, preprocessing.PrivateWhitener)):
         return moments_pair(adjacency, norm)
-    if isinstance(estimator, PrivateStandardScaler):
+    if isinstance(estimator, preprocessing.PrivateStandardScaler):
         low, high = (float(np.ravel(bound)[0]) for bound in checked_bounds(estimator.bounds))
         return columns_pair(adjacency, low, high)
     raise InvalidParameterError.of(
         "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
     )
+
+
+def labels_of(estimator: Any) -> NDArray[Any]:
+    """Return the sorted label set of an estimator, 0 and 1 if it is not given."""
+    given = getattr(estimator, "classes", None)
+    return np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
 
 
 def _checked_width(pair: Pair, bounds: Any) -> Pair:
@@ -437,9 +421,7 @@ def _checked_width(pair: Pair, bounds: Any) -> Pair:
 
 def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
     """Return a pair with one record far from its margin."""
-    given = getattr(estimator, "classes", None)
-    labels = np.array([0, 1]) if given is None else np.sort(np.asarray(list(given)))
-    scaling = 0.0
+    labels, scaling = labels_of(estimator), 0.0
     if getattr(estimator, "fit_intercept", False):
         facts = Facts(n_features=1, n_classes=labels.size)
         plan = copy.copy(estimator).set_params(classes=labels).checked().plan(facts)
@@ -448,11 +430,7 @@ def _trained_pair(estimator: Any, adjacency: str, norm: float) -> Pair:
 
 
 def claim_of(
-    estimator: Any,
-    adjacency: str,
-    pair: Pair,
-    given: tuple[float, float] | None,
-    part: str | None,
+    estimator: Any, adjacency: str, pair: Pair, given: tuple[float, float] | None, part: str | None
 ) -> Claim:
     """Return the claim of a fit's statement, or the caller's claim."""
     if given is not None:
@@ -510,9 +488,13 @@ class World(ABC):
     # Releases of one call that keep the cost of a call small and memory bounded.
     chunk = 2000
 
-    @abstractmethod
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Return independent releases, shape (n, number of released values)."""
+        return np.array([self._vector(source) for _ in range(n)])
+
+    @abstractmethod
+    def _vector(self, source: _core.NoiseSource) -> Array:
+        """Return one release."""
 
 
 def released_vector(fitted: Any) -> Array:
@@ -548,11 +530,8 @@ class CalledWorld(World):
         self._subject = subject
         self._data = (X, y) if groups is None else (X, y, groups)
 
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Draw by calling the function; the source is not used."""
-        return np.array([self._vector() for _ in range(n)])
-
-    def _vector(self) -> Array:
+    def _vector(self, source: _core.NoiseSource) -> Array:
+        """Return one release by calling the function; the source is not used."""
         if hasattr(self._subject, "fit"):
             return released_vector(clone(self._subject).fit(*self._data))
         result = self._subject(*self._data)
@@ -578,11 +557,8 @@ class PlannedWorld(World):
         self.plan: Any = self.estimator.plan(self.rows.facts)
         self.n_threads = self.rows.n_threads
 
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return published numbers."""
-        return np.array([self._vector(source) for _ in range(n)])
-
     def _vector(self, source: _core.NoiseSource) -> Array:
+        """Return the numbers that one fit publishes."""
         fitted = copy.copy(self.estimator)
         released = self.plan.run(self.rows, source)
         vars(fitted).update(self.estimator._attributes(self.plan.weighed_training, released))
@@ -591,11 +567,6 @@ class PlannedWorld(World):
 
 class TrainedWorld(PlannedWorld):
     """World of an estimator that releases weights."""
-
-    def draw(self, n: int, source: _core.NoiseSource) -> Array:
-        """Return published coefficients and intercepts."""
-        releases = [self.plan.run(self.rows, source) for _ in range(n)]
-        return self.published(np.array([getattr(r, "weights", r) for r in releases]))
 
     def published(self, weights: Array) -> Array:
         """Return coefficients and intercepts for weights of shape (n, n_scores, n_columns)."""
@@ -679,11 +650,7 @@ class EllipsoidWorld(PlannedWorld):
         rows /= rows.dtype.type(CONSTANT)
         linear = [plan.draw_linear(source, n_threads=n_threads) for _ in range(n)]
         matrices, gradients = _core.solve_gaussian_margin_batch(
-            rows,
-            self.rows.codes,
-            linear=np.array(linear),
-            n_threads=n_threads,
-            **plan.problem,
+            rows, self.rows.codes, linear=np.array(linear), n_threads=n_threads, **plan.problem
         )
         _all_solved(gradients <= plan.solver.gradient_tol)
         release = plan.solver.output.release_many
@@ -691,12 +658,7 @@ class EllipsoidWorld(PlannedWorld):
 
 
 def world_of(
-    estimator: Any,
-    X: Any,
-    y: Any,
-    groups: Any = None,
-    *,
-    part: str | None = None,
+    estimator: Any, X: Any, y: Any, groups: Any = None, *, part: str | None = None
 ) -> World:
     """Return the world that draws releases of ``estimator`` on (X, y) fastest.
 
@@ -715,11 +677,11 @@ def world_of(
         return TransformerWorld(estimator, X, y, groups, total=part)
     kinds: tuple[tuple[type, Callable[..., World]], ...] = (
         (PipelineClassifier, PlannedWorld),
-        (PrivateGaussianMarginClassifier, EllipsoidWorld),
-        (OutputPerturbationSVC, OutputWorld),
-        (ObjectivePerturbationSVC, ObjectiveWorld),
-        (GradientPerturbationSVC, DescentWorld),
-        (PrivateTransformer, TransformerWorld),
+        (estimators.PrivateGaussianMarginClassifier, EllipsoidWorld),
+        (estimators.OutputPerturbationSVC, OutputWorld),
+        (estimators.ObjectivePerturbationSVC, ObjectiveWorld),
+        (estimators.GradientPerturbationSVC, DescentWorld),
+        (preprocessing.PrivateTransformer, TransformerWorld),
     )
     for kind, world in kinds:
         # A subclass of a user's may do anything: it is fitted as a whole.
@@ -941,48 +903,38 @@ class Runner:
         Seed; None takes noise from the operating system for every chunk.
     """
 
-    event: Event
-    statistic: Statistic
-
     def __init__(self, subject: Subject, n_threads: int, seed: int | None) -> None:
         self.subject = subject
         self._n_threads = n_threads
         self._root = None if seed is None else _core.NoiseSource(seed)
 
-    def learn(self, n: int | None, deadline: float, method: str) -> int:
-        """Choose statistic and event on pilot runs; return the number of pilot runs."""
+    def learn(self, n: int | None, deadline: float, method: str) -> tuple[int, Statistic, Event]:
+        """Return the number of pilot runs, and the statistic and event that are chosen on them.
+
+        Statistics are fitted on one half; one and its threshold are selected on the other half.
+        """
         wanted = MAX_PILOT if n is None else int(PILOT_SHARE * n)
         wanted = min(max(wanted, MIN_PILOT), MAX_PILOT)
         started = time.monotonic()
         until = started + PILOT_SHARE * (deadline - started)
-        vectors = self._draw(wanted, until, lambda vectors: vectors)
-        size = min(len(v) for v in vectors)
+        first, second = self.draw(wanted, until, lambda vectors: vectors)
+        size = min(len(first), len(second))
         spent = time.monotonic() - started
         if n is None:
             rate = size / max(spent, 1e-6)
             left = min(deadline - time.monotonic(), 1e9)
             n = int(min(max(rate * left, size), MAX_TRIALS))
-        self._choose(*vectors, n, method)
-        return size
-
-    def _choose(self, first: Array, second: Array, n: int, method: str) -> None:
-        """Fit the statistics on one half; select one and its threshold on the other half."""
-        half = min(len(first), len(second)) // 2
-        pure = method == "clopper_pearson"
+        half, pure = size // 2, method == "clopper_pearson"
         score_of = event_score(method, self.subject.claim)
-        best = -math.inf
+        found = []
         for statistic in learned_statistics(first[:half], second[:half], pure=pure):
             parts = statistic.of(first[half:]), statistic.of(second[half:])
             score, event = chosen_event(*parts, n, score_of, smooth=not pure)
-            if score > best or not hasattr(self, "event"):
-                best, self.statistic, self.event = score, statistic, event
+            found.append((score, statistic, event))
+        _, statistic, event = max(found, key=itemgetter(0))
+        return size, statistic, event
 
-    def values(self, n: int | None, deadline: float) -> tuple[Array, Array]:
-        """Return the statistic of ``n`` fresh runs in both worlds, or as many as time allows."""
-        most = MAX_TRIALS if n is None else n
-        return self._draw(most, deadline, self.statistic.of)
-
-    def _draw(self, n: int, deadline: float, of: Mapped) -> tuple[Array, Array]:
+    def draw(self, n: int, deadline: float, of: Mapped) -> tuple[Array, Array]:
         """Apply ``of`` to n releases of each world, or fewer if time runs out."""
         chunk = min(world.chunk for world in self.subject.worlds)
         sizes = [min(chunk, n - begun) for begun in range(0, n, chunk)]
@@ -1104,10 +1056,11 @@ def audit(
     runner = Runner(subject, threads, seed)
     budget = seconds if seconds is not None or n_trials is not None else DEFAULT_SECONDS
     deadline = math.inf if budget is None else started + budget
-    n_pilot = runner.learn(n_trials, deadline, method)
-    values = runner.values(n_trials, deadline)
+    n_pilot, statistic, event = runner.learn(n_trials, deadline, method)
+    most = MAX_TRIALS if n_trials is None else n_trials
+    values = runner.draw(most, deadline, statistic.of)
     n = min(v.size for v in values)
-    claimed, event = subject.claim, runner.event
+    claimed = subject.claim
     inside = [event.count(v[:n]) for v in values]
     counts = Counts(inside[event.likely], inside[1 - event.likely], n)
     return AuditReport.on(
@@ -1119,7 +1072,7 @@ def audit(
         confidence=1.0 - alpha,
         n_trials=n,
         n_pilot=n_pilot,
-        statistic=runner.statistic.name,
+        statistic=statistic.name,
         threshold=event.threshold,
         counts=(counts.likely, counts.rare),
         histogram=histogram_of(*values),
@@ -1176,9 +1129,10 @@ LAST: dict[str, Any] = {"accountant": "last_iterate", "max_grad_norm": 1.0, "max
 GAMMA: dict[str, Any] = {"loss": "huber", "noise": "gamma"}
 MAPPED: dict[str, Any] = {"bounds": (-1.0, 1.0), "classes": [0, 1], "whiten": False}
 
-OUTPUT, OBJECTIVE = OutputPerturbationSVC, ObjectivePerturbationSVC
-GRADIENT, ELLIPSOIDS = GradientPerturbationSVC, PrivateGaussianMarginClassifier
-LINEAR, KERNEL = PrivateLinearSVC, PrivateKernelSVC
+OUTPUT, OBJECTIVE = estimators.OutputPerturbationSVC, estimators.ObjectivePerturbationSVC
+GRADIENT = estimators.GradientPerturbationSVC
+ELLIPSOIDS = estimators.PrivateGaussianMarginClassifier
+LINEAR, KERNEL = estimators.PrivateLinearSVC, estimators.PrivateKernelSVC
 
 ROWS: dict[str, Row] = {
     "output, Gaussian": Row(OUTPUT, TWO | {"C": 0.1}),
@@ -1199,19 +1153,17 @@ ROWS: dict[str, Row] = {
     "descent, sampled": Row(GRADIENT, HALF | {"n_steps": 10}),
     "descent, Adam": Row(GRADIENT, SGD | ADAM | {"n_steps": 3, "sampling_rate": 1.0}),
     "descent, last iterate": Row(
-        GRADIENT,
-        TWO | LAST | {"loss": "huber", "n_steps": 20, "C": 0.1},
-        relations=("add_remove",),
+        GRADIENT, TWO | LAST | {"loss": "huber", "n_steps": 20, "C": 0.1}, relations=("add_remove",)
     ),
     "ellipsoids, Gaussian": Row(ELLIPSOIDS, {"classes": [0, 1], "C": 0.001}),
     "ellipsoids, Gamma": Row(
         ELLIPSOIDS, {"classes": [0, 1], "C": 0.001, "loss": "huber_ww", "noise": "gamma"}
     ),
-    "PrivateCenter": Row(PrivateCenter, {}),
-    "PrivateCenter, Gamma": Row(PrivateCenter, {"delta": 0.0}),
-    "PrivateWhitener": Row(PrivateWhitener, {}),
-    "PrivatePCA": Row(PrivatePCA, {}),
-    "PrivateStandardScaler": Row(PrivateStandardScaler, {"bounds": (-1.0, 1.0)}),
+    "PrivateCenter": Row(preprocessing.PrivateCenter, {}),
+    "PrivateCenter, Gamma": Row(preprocessing.PrivateCenter, {"delta": 0.0}),
+    "PrivateWhitener": Row(preprocessing.PrivateWhitener, {}),
+    "PrivatePCA": Row(preprocessing.PrivatePCA, {}),
+    "PrivateStandardScaler": Row(preprocessing.PrivateStandardScaler, {"bounds": (-1.0, 1.0)}),
     "PrivateLinearSVC, centre": Row(LINEAR, MAPPED, "centre", factor=4.4),
     "PrivateLinearSVC, whitening": Row(LINEAR, MAPPED | {"whiten": True}, "whitening", factor=3.6),
     "PrivateLinearSVC, training": Row(LINEAR, MAPPED, "training", factor=1.04),

@@ -7,11 +7,11 @@ accepts the result, so its validity does not depend on how it was found.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
 from sklearn.base import clone
 
@@ -24,7 +24,7 @@ from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.ledger.ledger import SLACK
 from dpsvm_fast.mechanisms.noise import SMALLEST, gaussian_parameter
-from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.noise import few_bits_down
 from dpsvm_fast.pipelines import planned_events, private_steps
 from dpsvm_fast.rounding import add_down, div_up, mul_down, mul_up
@@ -49,11 +49,6 @@ class Budget:
     epsilon: float
     delta: float
     adjacency: str
-
-    @classmethod
-    def of(cls, search: Any) -> Budget:
-        """Return the budget of a whole search."""
-        return cls(search.epsilon, search.delta, search.adjacency)
 
     def covers(self, events: Events) -> bool:
         """Return whether the events fit this budget, by the accountant of the ledger."""
@@ -151,7 +146,7 @@ def allot(candidate: Any, budget: Budget, facts: Facts) -> Allotment:
         A parameter of the candidate is outside its range.
     """
     estimator = clone(candidate)
-    steps = [step.estimator for step in private_steps(estimator)]
+    steps = private_steps(estimator)
     weights = [float(step.epsilon) for step in steps] if len(steps) > 1 else [1.0]
 
     def planned(scale: float) -> Events:
@@ -186,7 +181,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
     InvalidParameterError, TypeError
         The budget is too small for a candidate, or a parameter is outside its range.
     """
-    budget, candidates = Budget.of(search), search.candidates
+    budget, candidates = filled(Budget, search), search.candidates
     sensitivity = search.counted.sensitivity
     adjacency = budget.adjacency
     parts = [facts] * len(candidates)
@@ -204,8 +199,8 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
             relation_factor=factor,
             rate=_rate(Fraction(chosen) / (factor * sensitivity), SMALLEST),
         )
-        branches = (allot(c, own, part) for c, part in zip(candidates, parts, strict=True))
-        return Budgets(branches=tuple(branches), refits=refits, selection=selection)
+        branches = tuple(allot(c, own, part) for c, part in zip(candidates, parts, strict=True))
+        return Budgets(branches=branches, refits=refits, selection=selection)
 
     # What the refit leaves: exactly where epsilons add up, else about.
     left = budget.epsilon
@@ -249,7 +244,7 @@ def stopping_budgets(search: Any, facts: Facts) -> Budgets:
     InvalidParameterError, TypeError
         The budget is too small for a run, or a parameter of a candidate is outside its range.
     """
-    budget, for_score = Budget.of(search), search.score_fraction
+    budget, for_score = filled(Budget, search), search.score_fraction
     stopping = Stopping(law=search.stopping, mean=search.mean_runs)
     delta, refits = _refits(search, budget, facts)
     delta /= 4.0 * max(1.0, stopping.mean)
@@ -296,19 +291,13 @@ def _score_noise(
     epsilon: float, delta: float, sensitivity: int, score_fraction: float
 ) -> SelectionNoise:
     """Return the noise of the score of a run with this epsilon (that of the fit if delta > 0)."""
+    own: dict[str, Any] = {"sensitivity": sensitivity, "relation_factor": 1}
     if delta == 0.0:
         rate = _rate(Fraction(epsilon) * Fraction(score_fraction) / sensitivity, SMALLEST_RATE)
-        return SelectionNoise(
-            mechanism="discrete_laplace", sensitivity=sensitivity, relation_factor=1, rate=rate
-        )
+        return SelectionNoise(mechanism="discrete_laplace", rate=rate, **own)
     odds = score_fraction / (1.0 - score_fraction)
     mu = math.sqrt(odds) * gaussian_parameter(epsilon, delta)
-    return SelectionNoise(
-        mechanism="gaussian_on_grid",
-        sensitivity=sensitivity,
-        relation_factor=1,
-        sigma=div_up(float(sensitivity), mu),
-    )
+    return SelectionNoise(mechanism="gaussian_on_grid", sigma=div_up(sensitivity, mu), **own)
 
 
 def _rate(exact: Fraction, least: float) -> float:
@@ -330,9 +319,8 @@ def part_sizes(n_samples: int, n_candidates: int, validation_fraction: float) ->
     return [chosen_by, *(b - a for a, b in pairwise(ends))]
 
 
-def is_cheap(events: Iterable[PrivacyEvent]) -> bool:
+def is_cheap(events: Events) -> bool:
     """Return whether the accountant has a closed formula for these events."""
-    events = tuple(events)
     kinds = {price for event in events for price in event.prices}
     # A curve of several kinds is known in points only.
     either = any(not event.price for event in events)
@@ -361,26 +349,17 @@ def largest_epsilon(
         Nothing above a tiny share of ``most`` is allowed.
     """
     stride, precision = (STRIDE, PRECISION) if cheap else (COSTLY_STRIDE, COSTLY_PRECISION)
-    low, high = min(guess, most), math.inf
-    if allowed(low):
-        while low < most and math.isinf(high):
-            trial = min(most, stride * low)
-            low, high = (trial, high) if allowed(trial) else (low, trial)
-        if math.isinf(high):
-            return low
-    else:
-        high, step = low, stride
-        while True:
-            low, step = high / step, step * step
-            if low < SMALLEST_SHARE * most:
-                raise InvalidParameterError(
-                    "epsilon: this budget is too small for any candidate; use a larger epsilon "
-                    "or delta"
-                )
-            if allowed(low):
-                break
-            high = low
-    while high > low * (1.0 + precision):
+    low, high, step = min(guess, most), math.inf, stride
+    while not allowed(low):
+        low, high, step = low / step, low, step * step
+        if low < SMALLEST_SHARE * most:
+            raise InvalidParameterError(
+                "epsilon: this budget is too small for any candidate; use a larger epsilon or delta"
+            )
+    while low < most and math.isinf(high):
+        trial = min(most, stride * low)
+        low, high = (trial, high) if allowed(trial) else (low, trial)
+    while math.isfinite(high) and high > low * (1.0 + precision):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if allowed(middle) else (low, middle)
     return low
@@ -427,8 +406,8 @@ def covers(planned: PrivacyEvent, spent: PrivacyEvent) -> bool:
         return False
     if planned.mu is not None and spent.mu is not None:
         return spent.adjacency == planned.adjacency and spent.mu <= planned.mu
-    for name, value in vars(spent).items():
-        limit = vars(planned)[name]
+    for name in (field.name for field in fields(cast(Any, spent))):
+        value, limit = getattr(spent, name), getattr(planned, name)
         smaller, larger = name in SMALLER and value < limit, name in LARGER and value > limit
         if not (value == limit or smaller or larger):
             return False

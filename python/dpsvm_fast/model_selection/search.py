@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 
 import numpy as np
@@ -52,7 +53,6 @@ from dpsvm_fast.model_selection.strategies import (
 )
 from dpsvm_fast.pipelines import (
     OURS,
-    Step,
     check_form,
     leaf_steps,
     private_steps,
@@ -77,9 +77,6 @@ def candidate_parameters(param_grid: Any) -> list[dict[str, Any]]:
     TypeError, InvalidParameterError
         The grid is missing or empty, or varies a parameter that the search sets.
     """
-    if not isinstance(param_grid, (Mapping, Iterable)) or isinstance(param_grid, str):
-        accepted = "a dict of lists or a list of such dicts"
-        raise InvalidTypeError.of("param_grid", param_grid, accepted)
     try:
         grid = ParameterGrid(param_grid)
         n = len(grid)
@@ -135,24 +132,20 @@ def candidates_of(estimator: Any, parameters: list[dict[str, Any]], adjacency: s
     return made
 
 
-def _check_step(step: Step, adjacency: str) -> None:
+def _check_step(step: Any, adjacency: str) -> None:
     """Refuse a private step whose parameters conflict with those that the search sets."""
-    name = type(step.estimator).__name__
-    if isinstance(step.estimator, PrivateGridSearch):
-        raise InvalidTypeError(
-            f"estimator: got {name}, expected one that fits once, or a DeclaredTrainer"
-        )
-    if not hasattr(step.estimator, "epsilon") or not hasattr(step.estimator, "adjacency"):
+    name = type(step).__name__
+    if isinstance(step, PrivateGridSearch):
+        raise InvalidTypeError.of("estimator", step, "one that fits once, or a DeclaredTrainer")
+    if not hasattr(step, "epsilon") or not hasattr(step, "adjacency"):
         raise InvalidTypeError(
             f"estimator: {name} has no epsilon or no adjacency, which a search sets"
         )
-    if step.estimator.adjacency != adjacency:
-        raise InvalidParameterError(
-            f"adjacency: got {adjacency!r} and {step.estimator.adjacency!r} in {name}, expected "
-            "the same"
-        )
+    if step.adjacency != adjacency:
+        accepted = f"{step.adjacency!r}, as in {name}"
+        raise InvalidParameterError.of("adjacency", got=adjacency, accepted=accepted)
     for parameter in ("ledger", "random_state"):
-        if getattr(step.estimator, parameter, None) is not None:
+        if getattr(step, parameter, None) is not None:
             raise InvalidParameterError(
                 f"{parameter}: expected None in {name}; give it to the search"
             )
@@ -161,14 +154,11 @@ def _check_step(step: Step, adjacency: str) -> None:
 def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
     """Return whether the candidates have a label-set parameter, and its value."""
     steps = [label_step(candidate) for candidate in candidates]
-    found = [None if step is None else step.classes for step in steps]
     if any(step is None for step in steps):
         return False, None
-    if any(classes is None for classes in found):
-        if any(classes is not None for classes in found):
-            raise InvalidParameterError("classes: expected the same in all candidates")
-        return True, None
-    sets = [public_classes(classes) for classes in found]
+    sets: list[Any] = [getattr(step, "classes", None) for step in steps]
+    sets = [None if classes is None else public_classes(classes) for classes in sets]
+    # None equals None only.
     if not all(np.array_equal(sets[0], other) for other in sets):
         raise InvalidParameterError("classes: expected the same in all candidates")
     return True, sets[0]
@@ -183,7 +173,7 @@ def given_max_weight(candidates: list[Any]) -> float:
         Candidates have different values, or one takes no weights.
     """
     taking = [
-        [s.estimator for s in private_steps(candidate) if "sample_weight" in takes(s.estimator)]
+        [step for step in private_steps(candidate) if "sample_weight" in takes(step)]
         for candidate in candidates
     ]
     if not all(taking):
@@ -206,14 +196,6 @@ def described(parameters: Mapping[str, Any]) -> str:
     return ", ".join(found) or "the estimator as it is"
 
 
-def learned_in(candidates: list[Any]) -> tuple[str, ...]:
-    """Return the nested steps of candidates that learn from the rows without privacy."""
-    leaves = (leaf for candidate in candidates for leaf in leaf_steps(candidate, ""))
-    private = {id(s.estimator) for candidate in candidates for s in private_steps(candidate)}
-    found = [str(f) for f in leaves if f.role == "learned" and id(f.estimator) not in private]
-    return tuple(dict.fromkeys(found))
-
-
 class SearchRows:
     """Rows and labels of a search, checked as far as possible before candidates use them.
 
@@ -233,7 +215,6 @@ class SearchRows:
     ) -> None:
         self.X, self.y, self._search = X, y, search
         self._groups, self._weights = groups, sample_weight
-        self._owned, self._weighted = groups is not None, sample_weight is not None
         self.classes = search.label_set
         self.verbose, self.on_step = bool(search.verbose), None
         self.published: dict[str, Any] = {}
@@ -250,8 +231,8 @@ class SearchRows:
             n_samples=self.n_rows if counted else None,
             sparse=sparse_table(self.X),
             feature_names=feature_names(self.X),
-            unit="person" if self._owned else "row",
-            weighted=self._weighted,
+            unit="row" if self._groups is None else "person",
+            weighted=self._weights is not None,
         )
 
     @property
@@ -291,14 +272,14 @@ class SearchRows:
                 if taken == "cells" and step.schema not in schemas:
                     clone(step).fit_transform(self.X)
                     schemas.append(step.schema)
-        search.counted.check_labels(self.y)
-        if self.classes is not None:
-            encoded_labels(self.y, self.classes)
-        elif search.labelled:
+        for known in (search.counted.classes, self.classes):
+            if known is not None:
+                encoded_labels(self.y, known)
+        if self.classes is None and search.labelled:
             self.classes = classes_from_labels(self.y)
         if self.classes is not None:
             self.published["classes_"] = self.classes
-        if self._owned or self._weighted:
+        if self._groups is not None or self._weights is not None:
             own = (self._groups, self._weights, self.n_here, search.max_weight)
             found = owners(*own, counted=search.adjacency == "replace_one")
             if self._weights is not None:
@@ -306,7 +287,7 @@ class SearchRows:
             if found.order is not None:
                 self.X, self.y = rows_at(self.X, found.order), self.y[found.order]
                 self._weights = None if self._weights is None else self._weights[found.order]
-            if self._owned:
+            if self._groups is not None:
                 n, several = self.n_here, found.persons
                 starts = np.append(np.arange(several[0]), several) if several.size else np.arange(n)
                 self._groups = np.searchsorted(starts, np.arange(n), side="right") - 1
@@ -570,17 +551,23 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         return self
 
     # From a checked copy: the candidates, their parameters, and these as text; how errors are
-    # counted; whether there is a label set, and which one if it is known; leaks.
+    # counted; whether there is a label set, and which one if it is known.
     candidates: list[Any] = field(init=False)
     combinations: list[dict[str, Any]] = field(init=False)
     titles: tuple[str, ...] = field(init=False)
     counted: Scoring = field(init=False)
     labelled: bool = field(init=False)
     label_set: NDArray[Any] | None = field(init=False)
-    learned: tuple[str, ...] = field(init=False)
     classes: NDArray[Any] | None = field(init=False)
     # The weight that counts as one row.
     max_weight = 1.0
+
+    @cached_property
+    def learned(self) -> tuple[str, ...]:
+        """Nested steps of the candidates that learn from the rows without privacy."""
+        leaves = (leaf for candidate in self.candidates for leaf in leaf_steps(candidate, ""))
+        found = (str(leaf) for leaf in leaves if leaf.role == "learned" and not leaf.spends)
+        return tuple(dict.fromkeys(found))
 
     def checked(self) -> PrivateGridSearch:
         """Return a copy with candidates and checked parameters; no data are read.
@@ -595,7 +582,6 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         checked.combinations = candidate_parameters(self.param_grid)
         checked.titles = tuple(map(described, checked.combinations))
         checked.candidates = candidates_of(self.estimator, checked.combinations, checked.adjacency)
-        checked.learned = learned_in(checked.candidates)
         if checked.mean_runs is None:
             checked.mean_runs = min(MAX_RUNS, max(10.0, 3.0 * len(checked.candidates)))
         checked._settle_label_set()
@@ -689,8 +675,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)
-        if steps and "privacy_" in vars(steps[-1].estimator):
-            steps[-1].estimator.privacy_ = statement
+        if steps and "privacy_" in vars(steps[-1]):
+            steps[-1].privacy_ = statement
         return statement
 
     @_best_has("predict")  # type: ignore[untyped-decorator]

@@ -12,7 +12,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from inspect import signature
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import _num_samples
 
 from dpsvm_fast import _core
+from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyEvent, RandomStoppingEvent
 from dpsvm_fast.certificates.statement import SelectionNoise
 from dpsvm_fast.estimators.inputs import encoded_labels, public_classes
@@ -33,13 +34,6 @@ from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.plan import Plan
 from dpsvm_fast.model_selection.plan import Allotment, Budgets, CandidateLedger, part_sizes
 from dpsvm_fast.pipelines import leaf_steps, private_steps, takes
-from dpsvm_fast.validation import (
-    check_n_threads,
-    check_option,
-    check_positive,
-    check_type,
-    within_search,
-)
 
 # Records that every part is expected to have.
 SMALLEST_PART = 50
@@ -165,16 +159,16 @@ class SearchPlan(Plan):
             return chosen
         # Without a run there is no winner; then the first candidate is fitted, at the same cost.
         index = max(chosen.index, 0)
-        again = Fit(self.budgets.refits[index], sources.refit, None, rows.classes)
-        return Chosen(index, again.fitted(rows.some(None)), chosen.score)
+        again = self.budgets.refits[index], rows.some(None), rows.classes
+        return Chosen(index, fitted(*again, seed=sources.refit), chosen.score)
 
     @abstractmethod
     def choose(self, rows: Any, sources: Sources) -> Chosen:
         """Return the winner, as fitted for the comparison."""
 
     def fitted_and_scored(
-        self, tasks: list[tuple[Any, ...]], classes: Any, seed: int | None
-    ) -> Any:
+        self, tasks: list[tuple[Allotment, Part, Part]], classes: Any, seed: int | None
+    ) -> tuple[tuple[Any, ...], NDArray[np.int64]]:
         """Return fitted candidates and their private scores, in the order of the tasks.
 
         Parameters
@@ -185,17 +179,18 @@ class SearchPlan(Plan):
         """
         # As many workers as wanted and no idle ones; the cores are divided among them.
         workers = effective_n_jobs(self.n_jobs)
-        n_threads = None if workers == 1 else max(1, check_n_threads(None) // workers)
+        n_threads = None if workers == 1 else max(1, check.check_n_threads(None) // workers)
         watched: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
         if "backend_kwargs" not in signature(Parallel).parameters:
             # Before joblib 1.5; its workers check for their parent from their first task on.
             watched = {}
-        return Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
-            delayed(fitted_and_scored)(
-                Fit(allotment, own, n_threads, classes), self.scoring, *parts
-            )
-            for (allotment, *parts), own in zip(tasks, seeds(seed, len(tasks)), strict=True)
+        how = {"scoring": self.scoring, "classes": classes, "n_threads": n_threads}
+        results = Parallel(n_jobs=len(tasks) if workers > len(tasks) else self.n_jobs, **watched)(
+            delayed(fitted_and_scored)(os.getpid(), *task, seed=own, **how)
+            for task, own in zip(tasks, seeds(seed, len(tasks)), strict=True)
         )
+        estimators, scores = zip(*results, strict=True)
+        return estimators, np.array(scores, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,10 +236,9 @@ class PartitionPlan(SearchPlan):
             (branch, rows.some(part), scored)
             for branch, part in zip(branches, parts[1:], strict=True)
         ]
-        results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
-        scores = np.array([score for _, score in results], dtype=np.int64)
+        estimators, scores = self.fitted_and_scored(tasks, rows.classes, sources.fits)
         index = chosen_index(scores, self.budgets.selection, sources.noise)
-        return Chosen(index, results[index][0])
+        return Chosen(index, estimators[index])
 
 
 def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.int64]:
@@ -270,7 +264,7 @@ def assigned_parts(
         parts = np.split(np.lexsort(words.reshape(2, n)), ends[:-1])
         return [np.sort(part) for part in parts]
     weights = part_weights(n_candidates, validation_fraction)
-    drawn = np.asarray(sources.noise.random_parts(n, weights, check_n_threads(None)))
+    drawn = np.asarray(sources.noise.random_parts(n, weights, check.check_n_threads(None)))
     return [np.flatnonzero(drawn == part) for part in range(n_candidates + 1)]
 
 
@@ -279,9 +273,9 @@ def chosen_index(
 ) -> int:
     """Return the index of the noisy choice; lower scores are better."""
     assert selection.rate is not None
-    if selection.mechanism == "exponential":
-        return int(source.exponential_choice(scores, selection.rate))
-    return int(source.permute_and_flip(scores, selection.rate))
+    exponential = selection.mechanism == "exponential"
+    choose = source.exponential_choice if exponential else source.permute_and_flip
+    return int(choose(scores, selection.rate))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,14 +292,13 @@ class StoppingPlan(SearchPlan):
         drawn = [coins.randrange(len(branches)) for _ in range(n_runs)]
         whole = rows.some(None)
         tasks = [(branches[index], whole, whole) for index in drawn]
-        results = self.fitted_and_scored(tasks, rows.classes, sources.fits)
-        exact = np.array([score for _, score in results], dtype=np.int64)
-        noisy = exact + score_noise(self.budgets.selection, n_runs, sources.noise)
+        estimators, scores = self.fitted_and_scored(tasks, rows.classes, sources.fits)
+        noisy = scores + score_noise(self.budgets.selection, n_runs, sources.noise)
         # A run's rank among equals is another coordinate of it, independent of everything: so is a
         # fair draw among the best.
         best = np.flatnonzero(noisy == noisy.min())
         winner = int(best[coins.randrange(best.size)])
-        return Chosen(drawn[winner], results[winner][0], float(noisy[winner]))
+        return Chosen(drawn[winner], estimators[winner], float(noisy[winner]))
 
 
 class ConstantClassifier(ClassifierMixin, BaseEstimator):
@@ -374,80 +367,77 @@ def score_noise(
 # One fit of one candidate, in whatever thread or process it is made.
 
 
-@dataclass(frozen=True)
-class Fit:
-    """Settings of a candidate's fit.
+def fitted(
+    allotment: Allotment,
+    part: Part,
+    classes: NDArray[Any] | None,
+    *,
+    seed: int | None,
+    n_threads: int | None = None,
+) -> Any:
+    """Return a fitted copy of a candidate that can spend only its share of the budget.
 
     Parameters
     ----------
     allotment : Allotment
         Candidate and budget. The estimator is not changed, because runs of a candidate share it.
-    seed : int or None
-        Seed; None takes entropy from the operating system.
-    n_threads : int or None
-        Number of threads of estimators that do not set it; does not change the result.
+    part : Part
+        Training rows.
     classes : ndarray or None
         Label set of estimators that do not set it.
-    process : int
-        Id of the searching process.
+    seed : int or None
+        Seed; None takes entropy from the operating system.
+    n_threads : int or None, default=None
+        Number of threads of estimators that do not set it; does not change the result.
     """
+    estimator = clone(allotment.estimator)
+    step = label_step(estimator)
+    if step is not None and step.classes is None:
+        step.set_params(classes=classes)
+    with check.within_search(), _prepared(estimator, allotment, seed, n_threads):
+        if part.owners:
+            _fit_owned(estimator, part)
+        else:
+            estimator.fit(part.X, part.y)
+    return estimator
 
-    allotment: Allotment
-    seed: int | None
-    n_threads: int | None
-    classes: NDArray[Any] | None
-    process: int = field(default_factory=os.getpid)
 
-    def fitted(self, part: Part) -> Any:
-        """Return a fitted copy that can spend only its share of the budget."""
-        estimator = clone(self.allotment.estimator)
-        step = label_step(estimator)
-        if step is not None and step.classes is None:
-            step.set_params(classes=self.classes)
-        with within_search(), self._prepared(estimator):
-            if part.owners:
-                _fit_owned(estimator, part)
-            else:
-                estimator.fit(part.X, part.y)
-        return estimator
+@contextmanager
+def _prepared(
+    estimator: Any, allotment: Allotment, seed: int | None, n_threads: int | None
+) -> Iterator[None]:
+    """Set ledger, seed and threads of the steps, and reset them afterwards.
 
-    @contextmanager
-    def _prepared(self, estimator: Any) -> Iterator[None]:
-        """Set ledger, seed and threads of the steps, and reset them afterwards.
-
-        The number of fits is secret: no log line per fit and no cached rows of a step may be left
-        behind.
-        """
-        before = estimator.get_params()
-        given: dict[str, Any] = {}
-        for name, value in before.items():
-            last = name.rpartition("__")[2]
-            if last == "memory" and value is not None:
-                given[name] = None
-            if last == "verbose" and value:
-                given[name] = False if isinstance(value, bool) else 0
-        ledger = CandidateLedger(self.allotment)
-        paid = {step.name for step in private_steps(estimator)}
-        leaves = [leaf.name for leaf in leaf_steps(estimator, "")]
-        for name, seed in zip(leaves, seeds(self.seed, len(leaves)), strict=True):
-            within = f"{name}__" if name else ""
-            own = {"random_state": seed, "n_threads": self.n_threads}
-            unset: dict[str, Any] = {
-                n: value for n, value in own.items() if before.get(within + n, 0) is None
-            }
-            if name in paid and within + "ledger" in before:
-                unset["ledger"] = ledger
-            given |= {within + n: value for n, value in unset.items()}
-        estimator.set_params(**given)
-        try:
-            yield
-        finally:
-            estimator.set_params(**{name: before[name] for name in given})
+    The number of fits is secret: no log line per fit and no cached rows of a step may be left
+    behind.
+    """
+    before = estimator.get_params()
+    given: dict[str, Any] = {}
+    for name, value in before.items():
+        last = name.rpartition("__")[2]
+        if last == "memory" and value is not None:
+            given[name] = None
+        if last == "verbose" and value:
+            given[name] = False if isinstance(value, bool) else 0
+    ledger = CandidateLedger(allotment)
+    leaves = list(leaf_steps(estimator, ""))
+    for leaf, own_seed in zip(leaves, seeds(seed, len(leaves)), strict=True):
+        own: dict[str, Any] = {"random_state": own_seed, "n_threads": n_threads}
+        own |= {"ledger": ledger} if leaf.spends else {}
+        for parameter, value in own.items():
+            path = f"{leaf.name}__{parameter}" if leaf.name else parameter
+            if before.get(path, 0) is None:
+                given[path] = value
+    estimator.set_params(**given)
+    try:
+        yield
+    finally:
+        estimator.set_params(**{name: before[name] for name in given})
 
 
 def _fit_owned(estimator: Any, part: Part) -> None:
     """Fit on rows of persons or with weights; each step gets the arguments that it accepts."""
-    taken = {name for step in private_steps(estimator) for name in takes(step.estimator)}
+    taken = {name for step in private_steps(estimator) for name in takes(step)}
     with config_context(enable_metadata_routing=True):
         for leaf in leaf_steps(estimator, ""):
             asked = leaf.estimator.get_metadata_routing().fit.requests
@@ -457,22 +447,24 @@ def _fit_owned(estimator: Any, part: Part) -> None:
         estimator.fit(part.X, part.y, **own)
 
 
-def fitted_and_scored(how: Fit, scoring: Scoring, part: Part, scored: Part) -> tuple[Any, int]:
+def fitted_and_scored(
+    process: int, allotment: Allotment, part: Part, scored: Part, *, scoring: Scoring, **how: Any
+) -> tuple[Any, int]:
     """Return a fitted copy and its private score on other rows.
 
     A worker exits when the searching process ends, even by SIGTERM or SIGKILL. Otherwise it would
     keep rows in memory, and its parent's pipes open, until minutes after its fit. Threads, and
     workers of another parent, are not affected.
     """
-    _watch(how.process)
-    estimator = how.fitted(part)
+    _watch(process)
+    estimator = fitted(allotment, part, **how)
     return estimator, scoring.score(estimator.predict(scored.X), scored)
 
 
 def label_step(candidate: Any) -> Any | None:
     """Return the step that has the label set as a parameter; None if there is none."""
-    steps = [step.estimator for step in private_steps(candidate)]
-    return next((step for step in reversed(steps) if hasattr(step, "classes")), None)
+    steps = reversed(private_steps(candidate))
+    return next((step for step in steps if hasattr(step, "classes")), None)
 
 
 def _begin(parent: int) -> None:
@@ -534,7 +526,7 @@ class Scoring:
     max_weight: float | None = None
 
     def __init__(self, scoring: Any, class_weight: Any) -> None:
-        kind = check_option("scoring", scoring, SCORINGS)
+        kind = check.check_option("scoring", scoring, SCORINGS)
         self.classes: NDArray[Any] | None = None
         self.weights: NDArray[np.int64] | None = None
         self.sensitivity = 1
@@ -545,14 +537,12 @@ class Scoring:
                 )
             return
         accepted = "a dict with a public weight for every class, as class frequencies are private"
-        check_type("class_weight", class_weight, Mapping, accepted)
+        check.check_type("class_weight", class_weight, Mapping, accepted)
         try:
             self.classes = public_classes(list(class_weight))
-        except TypeError as error:
-            raise InvalidTypeError(f"class_weight: {error}") from None
-        except ValueError as error:
-            raise InvalidParameterError(f"class_weight: {error}") from None
-        given = [check_positive("class_weight", value) for value in class_weight.values()]
+        except (InvalidTypeError, InvalidParameterError) as error:
+            raise type(error)(f"class_weight: {error}") from None
+        given = [check.check_positive("class_weight", value) for value in class_weight.values()]
         order = encoded_labels(np.asarray(list(class_weight)), self.classes)
         self.weights = np.empty(len(given), dtype=np.int64)
         # Whole numbers in about the ratio of the weights; the largest is RESOLUTION, or 1 for all.
@@ -560,11 +550,6 @@ class Scoring:
         whole = [max(1, round(ratio * RESOLUTION)) for ratio in ratios]
         self.weights[order] = [1] * len(given) if set(ratios) == {1} else whole
         self.sensitivity = int(self.weights.max())
-
-    def check_labels(self, y: NDArray[Any]) -> None:
-        """Refuse labels without a weight; the message does not quote them."""
-        if self.classes is not None:
-            encoded_labels(y, self.classes)
 
     def of_persons(self, max_weight: float) -> Scoring:
         """Return the same rule for persons or weighted rows, in units of 1/256 of a weight."""

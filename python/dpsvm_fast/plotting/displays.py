@@ -7,6 +7,7 @@ import importlib
 import math
 import warnings
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,25 +25,11 @@ from dpsvm_fast.certificates.statement import Statement
 from dpsvm_fast.estimators import PrivateGaussianMarginClassifier
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_bounds
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
-from dpsvm_fast.metrics import Evaluation
+from dpsvm_fast.metrics import Estimate, Evaluation
 from dpsvm_fast.pipelines import private_steps
 from dpsvm_fast.planning import NoisePlan
-from dpsvm_fast.plotting.drawing import (
-    COLOURS,
-    HATCHES,
-    NAME_BOX,
-    NOT_PRIVATE,
-    Display,
-    PlaneDisplay,
-    class_names,
-    class_style,
-    draw_regions,
-    draw_rows,
-    epsilon_axis,
-    legend_outside,
-    matplotlib_module,
-    plain_ticks,
-)
+from dpsvm_fast.plotting import drawing
+from dpsvm_fast.plotting.drawing import COLOURS, Display, PlaneDisplay, class_names
 from dpsvm_fast.rounding import add_up, div_down, mul_down
 
 if TYPE_CHECKING:
@@ -166,7 +153,6 @@ class BoundaryDisplay(PlaneDisplay):
         Guarantees: without X the figure depends only on the released model and on public bounds, so
         it is as private as the model. The limits never come from rows.
         """
-        matplotlib_module("figure")
         check_is_fitted(estimator)
         if getattr(estimator, "n_features_in_", None) != 2 or not hasattr(estimator, "classes_"):
             raise InvalidParameterError(
@@ -189,20 +175,6 @@ class BoundaryDisplay(PlaneDisplay):
             private=statement is None or bool(statement.private),
         )
         return display.plot(X, y=y, ax=ax)
-
-    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
-        labels = class_names(self.classes)
-        self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, rows)
-        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
-        ax.set(
-            xlabel=self.names[0],
-            ylabel=self.names[1],
-            xlim=(self.x[0], self.x[-1]),
-            ylim=(self.y[0], self.y[-1]),
-        )
-        if not self.private:
-            ax.set_title(NOT_PRIVATE)
-        legend_outside(ax, [*self.regions_, *self.points_])
 
 
 def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
@@ -314,6 +286,10 @@ class EllipsoidDisplay(PlaneDisplay):
                 "model", got=f"{model.n_features_in_} features", accepted="2 features"
             )
         self.model, self.classes = model, model.classes_
+        self.names, self.private = feature_names(model), model.privacy_.private
+        reach = REACH * model.data_norm_
+        self.x = self.y = np.linspace(-reach, reach, GRID_POINTS)
+        self.codes = predicted_codes(model, self.x, self.y)
         self.level = None if level is None else check.check_positive("level", level)
 
     @classmethod
@@ -353,57 +329,35 @@ class EllipsoidDisplay(PlaneDisplay):
         Guarantees: without X the figure depends only on the released matrices, so it is as private
         as they are.
         """
-        matplotlib_module("figure")
         return cls(model=model, level=level).plot(X, y=y, ax=ax)
 
-    def _draw(self, ax: Axes, rows: Array | None, codes: NDArray[np.int64] | None) -> None:
-        model = self.model
-        labels = class_names(model.classes_)
-        reach = REACH * model.data_norm_
-        side = np.linspace(-reach, reach, GRID_POINTS)
-        # Rows beyond the circle are scaled down to it.
-        angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
-        first, second = model.data_norm_ * np.stack([np.cos(angles), np.sin(angles)])
-        (circle,) = ax.plot(
-            first, second, color="#000000", linewidth=0.8, label="bound on the rows", zorder=3
-        )
-        handles = [*self._draw_ellipses(ax), circle]
-        curves = [line.get_xydata() for line in (*self.ellipses_, *self.centres_, circle)]
-        obstacles = np.concatenate([*curves, *([] if rows is None else [rows])])
-        codes_of_plane = predicted_codes(model, side, side)
-        self.regions_ = draw_regions(ax, side, side, codes_of_plane, labels, obstacles)
-        self.points_ = [] if rows is None else draw_rows(ax, rows, codes, labels)
-        first_name, second_name = feature_names(model)
-        ax.set(xlabel=first_name, ylabel=second_name, xlim=(-reach, reach), ylim=(-reach, reach))
-        ax.set_aspect("equal")
-        if not model.privacy_.private:
-            ax.set_title(NOT_PRIVATE)
-        legend_outside(ax, [*self.regions_, *handles, *self.points_])
-
-    def _draw_ellipses(self, ax: Axes) -> list[Any]:
-        """Draw each ellipse and its centre; return the first of each class for the legend."""
-        model = self.model
-        level = self.level
+    def _draw_lines(self, ax: Axes) -> tuple[list[Any], list[Array]]:
+        """Draw the ellipses, their centres and the circle beyond which rows are scaled down."""
+        model, level = self.model, self.level
         if level is None:
             # At which the smallest ellipse has half the size of the rows' ball.
             roots = np.sqrt(np.maximum(np.linalg.det(model.precisions_), 0.0)).max()
             level = float((0.5 * model.data_norm_) ** 2 * roots) or 1.0
         self.ellipses_, self.centres_ = [], []
-        firsts = []
+        legend = []
         for c, label in enumerate(class_names(model.classes_)):
-            style = class_style(c)
+            style = drawing.class_style(c)
             how = {"color": style.colour, "linestyle": style.line, "linewidth": 2.2, "zorder": 3}
+            mark: dict[str, Any] = {"color": style.colour, "markeredgecolor": "#000000"}
             for centre, precision in zip(model.means_[c], model.precisions_[c], strict=True):
                 ellipse = _ellipse(centre, precision, level)
                 self.ellipses_ += ax.plot(*ellipse, label=f"ellipse {label}", **how)
-                mark: dict[str, Any] = {
-                    "color": style.colour,
-                    "markeredgecolor": "#000000",
-                    "markersize": 8,
-                }
-                self.centres_ += ax.plot(*centre[:, None], style.marker, zorder=4, **mark)
-            firsts.append(self.ellipses_[-len(model.means_[c])])
-        return firsts
+                self.centres_ += ax.plot(
+                    *centre[:, None], style.marker, markersize=8, zorder=4, **mark
+                )
+            legend.append(self.ellipses_[-len(model.means_[c])])
+        bound = _ellipse(np.zeros(2), np.eye(2), model.data_norm_**2)
+        legend += ax.plot(
+            *bound, color="#000000", linewidth=0.8, zorder=3, label="bound on the rows"
+        )
+        ax.set_aspect("equal")
+        shown = (*self.ellipses_, *self.centres_, legend[-1])
+        return legend, [np.asarray(line.get_xydata()) for line in shown]
 
 
 def _ellipse(centre: Array, precision: Array, level: float) -> Array:
@@ -480,9 +434,10 @@ class AuditDisplay(Display):
         edges = np.asarray(report.histogram["edges"])
         total = max(1, report.n_trials)
         first, second = (np.asarray(report.histogram[w]) / total for w in ("first", "second"))
-        filled: dict[str, Any] = {"fill": True, "color": COLOURS[0], "alpha": 0.45}
         self.worlds_: list[Any] = [
-            ax.stairs(first, edges, label="first data set", **filled),
+            ax.stairs(
+                first, edges, fill=True, label="first data set", color=COLOURS[0], alpha=0.45
+            ),
             ax.stairs(second, edges, label="neighbouring data set", color=COLOURS[-1]),
         ]
         self.threshold_ = ax.axvline(
@@ -506,7 +461,6 @@ class AuditDisplay(Display):
 # The curve of guarantees of a release, as a scikit-learn Display object.
 
 
-CURVE_COLOUR, MARK_COLOUR = COLOURS[0], COLOURS[1]
 # Points of a privacy profile, from epsilon 0 to this multiple of the claimed one.
 PROFILE_POINTS, PROFILE_REACH = 201, 2.0
 # Fewer where each takes a search, or the law of noise in an objective many times over.
@@ -598,9 +552,9 @@ class PrivacyProfileDisplay(Display):
         epsilon, delta = self.claimed
         # A logarithmic axis has no zero.
         shown = np.where(self.deltas > 0.0, self.deltas, np.nan)
-        (self.line_,) = ax.plot(self.epsilons, shown, color=CURVE_COLOUR, label="this release")
+        (self.line_,) = ax.plot(self.epsilons, shown, color=COLOURS[0], label="this release")
         claim: dict[str, Any] = {
-            "color": MARK_COLOUR,
+            "color": COLOURS[1],
             "markeredgecolor": "#000000",
             "markersize": 10,
             "zorder": 3,
@@ -616,8 +570,7 @@ class PrivacyProfileDisplay(Display):
             xlabel=r"privacy parameter $\epsilon$",
             ylabel=r"privacy parameter $\delta$ (smaller is more private)",
         )
-        if not self.private:
-            ax.set_title(NOT_PRIVATE)
+        drawing.mark_not_private(ax, private=self.private)
         ax.grid(alpha=0.3)
         ax.set_xlim(self.epsilons[0], self.epsilons[-1])
         ax.legend(loc="lower left")
@@ -626,7 +579,7 @@ class PrivacyProfileDisplay(Display):
 # What privacy costs in accuracy, as a scikit-learn Display object.
 
 
-PRIVATE_COLOUR, CEILING_COLOUR = COLOURS[0], COLOURS[-1]
+PRIVATE_COLOUR = COLOURS[0]
 # Fits for an epsilon at most.
 MAX_REPEATS = 2**20
 # Points of a curve that are labelled; more labels run into each other.
@@ -696,26 +649,21 @@ def private_scores(
     shape = (len(budgets), n_repeats)
     scores = np.empty(shape)
     seeds = [
-        _seeds(step.random_state, place, shape) for place, step in enumerate(_private(estimator))
+        _seeds(step.random_state, place, shape)
+        for place, step in enumerate(private_steps(estimator))
     ]
-    for i, epsilon in enumerate(budgets):
-        for j in range(n_repeats):
-            model = clone(estimator)
-            for step, share, own in zip(_private(model), shares, seeds, strict=True):
-                own_epsilon = {"epsilon": mul_down(share, epsilon), "random_state": own[i, j]}
-                step.set_params(**own_epsilon, ledger=step.ledger)
-            scores[i, j] = model.fit(X, y).score(X_test, y_test)
+    for i, j in np.ndindex(shape):
+        model = clone(estimator)
+        for step, share, own in zip(private_steps(model), shares, seeds, strict=True):
+            epsilon = mul_down(share, budgets[i])
+            step.set_params(epsilon=epsilon, random_state=own[i, j], ledger=step.ledger)
+        scores[i, j] = model.fit(X, y).score(X_test, y_test)
     return scores
-
-
-def _private(estimator: Any) -> list[Any]:
-    """Return the nested estimators that make releases, in the order in which rows pass them."""
-    return [step.estimator for step in private_steps(estimator)]
 
 
 def _shares(estimator: Any) -> list[float]:
     """Return each private step's share of epsilon; by basic composition they sum to 1."""
-    steps = _private(estimator)
+    steps = private_steps(estimator)
     known = all(hasattr(step, "delta") and hasattr(step, "random_state") for step in steps)
     # A Pipeline without a classifier has no score, which would be found out after its fit.
     if not (steps and known and is_classifier(estimator)):
@@ -863,14 +811,14 @@ class PrivacyUtilityDisplay(Display):
         its fits together (a ledger of the estimator is charged for each), and the two lines of
         ``non_private`` are not protected. Use public or demonstration data.
         """
-        matplotlib_module("figure")
+        drawing.matplotlib_module("figure")
         test = {"X_test": X_test, "y_test": y_test}
         scores = private_scores(estimator, X, y, **test, epsilons=epsilons, n_repeats=n_repeats)
         ceiling = majority = None
         if non_private is not None:
             peers = (clone(non_private), DummyClassifier(strategy="most_frequent"))
             ceiling, majority = (float(peer.fit(X, y).score(X_test, y_test)) for peer in peers)
-        delta = add_up(*(step.delta for step in _private(estimator)))
+        delta = add_up(*(step.delta for step in private_steps(estimator)))
         lines = {"non_private_score": ceiling, "majority_score": majority}
         display = cls(epsilons=epsilons, scores=scores, delta=delta, **lines)
         return display.plot(ax=ax)
@@ -905,11 +853,9 @@ class PrivacyUtilityDisplay(Display):
                 self.majority_ = self._reference(ax, self.majority_score, name, ":")
             else:
                 note = f"{name}: {self.majority_score:.2f}, below this axis"
-                corner: dict[str, Any] = {"ha": "right", "transform": ax.transAxes}
-                ax.text(0.98, 0.02, note, **corner)
-        epsilon_axis(ax, epsilons)
-        delta = "" if self.delta is None else rf" at $\delta$ = {self.delta:g}"
-        ax.set(xlabel=rf"$\epsilon${delta} (smaller is more private)", ylabel="test accuracy")
+                ax.text(0.98, 0.02, note, ha="right", transform=ax.transAxes)
+        drawing.epsilon_axis(ax, epsilons)
+        ax.set(xlabel=drawing.epsilon_label(self.delta), ylabel="test accuracy")
         ax.margins(x=0.07, y=0.12)
         ax.grid(alpha=0.3)
         # Accuracy grows with epsilon: this corner is free, above the majority line and its name.
@@ -924,7 +870,7 @@ class PrivacyUtilityDisplay(Display):
         ax.annotate(
             f"{name}: {score:.2f}", (0.0, score), xycoords=("axes fraction", "data"), **above
         )
-        return ax.axhline(score, color=CEILING_COLOUR, linestyle=style, linewidth=1.6)
+        return ax.axhline(score, color=COLOURS[-1], linestyle=style, linewidth=1.6)
 
 
 KINDS = ("lead", "budget")
@@ -985,19 +931,20 @@ class NoisePlanDisplay(Display):
     """
 
     def __init__(self, *, plans: NoisePlan | Iterable[NoisePlan]) -> None:
-        if not isinstance(plans, NoisePlan):
-            plans = check.check_items("plans", plans, "plans of plan_noise()")
-        plans = (plans,) if isinstance(plans, NoisePlan) else tuple(plans)
-        for plan in plans:
-            check.check_type("plans", plan, NoisePlan, "plans of plan_noise()")
-        if not plans:
+        accepted = "plans of plan_noise()"
+        given = [plans] if isinstance(plans, NoisePlan) else plans
+        found: list[NoisePlan] = [
+            check.check_type("plans", plan, NoisePlan, accepted)
+            for plan in check.check_items("plans", given, accepted)
+        ]
+        if not found:
             raise InvalidParameterError.of("plans", got=[], accepted="at least one plan")
         for name in COMMON:
-            if len({getattr(plan, name) for plan in plans}) > 1:
+            if len({getattr(plan, name) for plan in found}) > 1:
                 raise InvalidParameterError(f"plans: expected the same {name} in all of them")
-        if len({plan.epsilon for plan in plans}) < len(plans):
+        if len({plan.epsilon for plan in found}) < len(found):
             raise InvalidParameterError("plans: expected one plan for each epsilon")
-        self.plans = tuple(sorted(plans, key=lambda plan: plan.epsilon))
+        self.plans = tuple(sorted(found, key=attrgetter("epsilon")))
 
     @classmethod
     def from_plans(
@@ -1047,7 +994,6 @@ class NoisePlanDisplay(Display):
                 got="plans without n_samples",
                 accepted="plans with n_samples, which decides the noise",
             )
-        matplotlib_module("figure")
         return self._drawn(ax, kind)
 
     def _draw(self, ax: Axes, kind: str) -> None:
@@ -1086,8 +1032,8 @@ class NoisePlanDisplay(Display):
                     label="noise dominates every decision",
                 )
         ax.set_yscale("log")
-        epsilon_axis(ax, epsilons)
-        plain_ticks(ax.yaxis)
+        drawing.epsilon_axis(ax, epsilons)
+        drawing.plain_ticks(ax.yaxis)
         ax.set(
             xlabel=self._epsilon_label(),
             ylabel=f"lead of one class over another, row of norm {decisions[0].data_norm:g}",
@@ -1105,27 +1051,27 @@ class NoisePlanDisplay(Display):
         names = [name for name in RELEASES if any(name in shares for shares in table)]
         places = np.arange(len(table))
         bottoms = np.zeros(len(table))
-        to_rgba = matplotlib_module("colors").to_rgba
+        to_rgba = drawing.matplotlib_module("colors").to_rgba
         self.bars_ = []
         for i, name in enumerate(names):
             heights = 100.0 * np.array([shares.get(name, 0.0) for shares in table])
-            look = {"color": to_rgba(COLOURS[i], 0.35), "edgecolor": "#000000", "hatch": HATCHES[i]}
+            look = {"color": to_rgba(COLOURS[i], 0.35), "edgecolor": "#000000"}
+            look["hatch"] = drawing.HATCHES[i]
             bars = ax.bar(places, heights, 0.7, bottoms, label=name, **look)
             texts = [f"{height:.0f} %" if height >= SMALLEST_LABELLED else "" for height in heights]
-            ax.bar_label(bars, texts, label_type="center", bbox=NAME_BOX)
+            ax.bar_label(bars, texts, label_type="center", bbox=drawing.NAME_BOX)
             self.bars_.append(bars)
             bottoms += heights
         slant = 45.0 if len(self.plans) > MANY_BARS else 0.0
         ax.set_xticks(places, [f"{plan.epsilon:g}" for plan in self.plans], rotation=slant)
         unit = r"$\epsilon$" if self.plans[0].mu is None else r"$\mu^2$"
         ax.set(xlabel=self._epsilon_label(), ylabel=f"share of the budget ({unit}) in %")
-        legend_outside(ax)
+        drawing.legend_outside(ax)
 
     def _epsilon_label(self) -> str:
         """Return the label of the epsilon axis, with delta if all plans share one."""
         deltas = {plan.delta for plan in self.plans}
-        delta = rf" at $\delta$ = {deltas.pop():g}" if len(deltas) == 1 else ""
-        return rf"$\epsilon${delta} (smaller is more private)"
+        return drawing.epsilon_label(deltas.pop() if len(deltas) == 1 else None)
 
 
 def _budget_shares(plan: NoisePlan) -> dict[str, float]:
@@ -1133,11 +1079,8 @@ def _budget_shares(plan: NoisePlan) -> dict[str, float]:
     centre, whitening, training = RELEASES
     shares = {}
     if plan.centre is not None:
-        share = plan.centre.mu_share
-        if share is None:
-            assert plan.centre.epsilon is not None
-            share = plan.centre.epsilon / plan.epsilon
-        shares[centre] = share
+        # Exactly one of the two is given.
+        shares[centre] = plan.centre.mu_share or (plan.centre.epsilon or 0.0) / plan.epsilon
     if plan.whitening is not None and plan.whitening.whitened:
         shares[whitening] = plan.whitening.mu_share
     return {**shares, training: 1.0 - sum(shares.values())}
@@ -1228,7 +1171,6 @@ class EvaluationDisplay(Display):
         if kind not in self.evaluation.metrics:
             accepted = f"one of the requested metrics: {self.evaluation.metrics}"
             raise InvalidParameterError.of("kind", got=kind, accepted=accepted)
-        matplotlib_module("figure")
         return self._drawn(ax, kind)
 
     def _draw(self, ax: Axes, kind: str) -> None:
@@ -1247,20 +1189,17 @@ class EvaluationDisplay(Display):
             x, y = curve.false_positive_rate, curve.true_positive_rate
             label = f"area {area.value:.3f}, 95 % interval {area.low:.3f} to {area.high:.3f}"
             names = ("false positive rate", "true positive rate")
-            sides = np.abs([x.value - x.low, x.high - x.value])
-            middles = x.value
         else:
             shares = self.evaluation.calibration
             y, label, positive = shares.observed, "observed", self.evaluation.positive
             what = "right predictions" if positive is None else "positive rows"
             names = ("probability", f"share of {what}")
-            middles = 0.5 * (shares.low + shares.high)
-            sides = np.array([middles - shares.low, shares.high - middles])
-        ends = np.abs([y.value - y.low, y.high - y.value])
+            x = Estimate(0.5 * (shares.low + shares.high), shares.low, shares.high)
+        sides, ends = (np.abs([one.value - one.low, one.high - one.value]) for one in (x, y))
         look: dict[str, Any] = {"color": COLOURS[0], "linewidth": 2.2, "zorder": 3}
-        (self.line_,) = ax.plot(middles, y.value, "o-", markersize=4, label=label, **look)
+        (self.line_,) = ax.plot(x.value, y.value, "o-", markersize=4, label=label, **look)
         bars: dict[str, Any] = {"fmt": "none", "ecolor": COLOURS[0], "elinewidth": 1, "alpha": 0.35}
-        self.intervals_ = [ax.errorbar(middles, y.value, ends, sides, **bars)]
+        self.intervals_ = [ax.errorbar(x.value, y.value, ends, sides, **bars)]
         diagonal = "chance" if kind == "roc" else "calibrated"
         ax.plot([0, 1], [0, 1], ":", color="#777777", label=diagonal)
         ax.set(xlabel=names[0], ylabel=names[1], xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.validation import optional_module
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +102,7 @@ def draw_regions(
     y: Array,
     codes: NDArray[np.int64],
     names: list[str],
-    obstacles: Array | None = None,
+    obstacles: Sequence[Array],
 ) -> list[Any]:
     """Fill the region of each class and write its name in the widest part.
 
@@ -115,7 +115,7 @@ def draw_regions(
         Class index of each grid point.
     names : list of str
         Names of all classes.
-    obstacles : ndarray of shape (n_points, 2) or None, default=None
+    obstacles : sequence of ndarrays of shape (n_points, 2)
         Points that names should not hide.
 
     Returns
@@ -125,8 +125,8 @@ def draw_regions(
     """
     patch = matplotlib_module("patches").PathPatch
     free = np.ones(codes.shape, dtype=bool)
-    if obstacles is not None:
-        columns, lines = (np.searchsorted(side, obstacles[:, i]) for i, side in enumerate((x, y)))
+    for points in obstacles:
+        columns, lines = (np.searchsorted(side, points[:, i]) for i, side in enumerate((x, y)))
         shown = (columns < x.size) & (lines < y.size)
         free[lines[shown], columns[shown]] = False
     regions = []
@@ -144,15 +144,16 @@ def draw_regions(
 
 def _outline(x: Array, y: Array, inside: NDArray[np.bool_]) -> Any:
     """Return the grid points inside as a path with holes."""
-    smooth = importlib.import_module("scipy.ndimage").gaussian_filter
-    heights = smooth(inside.astype(np.float64), SMOOTHING, mode="nearest")
-    generator = importlib.import_module("contourpy").contour_generator
-    levels = generator(x, y, heights, fill_type="OuterCode")
+    from contourpy import contour_generator
+    from matplotlib.path import Path
+    from scipy.ndimage import gaussian_filter
+
+    heights = gaussian_filter(inside.astype(np.float64), SMOOTHING, mode="nearest")
+    levels: Any = contour_generator(x, y, heights, fill_type="OuterCode")
     polygons, kinds = levels.filled(0.5, 1.5)
-    path = matplotlib_module("path").Path
     if not polygons:
-        return path(np.empty((0, 2)))
-    return path(np.concatenate(polygons), np.concatenate(kinds))
+        return Path(np.empty((0, 2)))
+    return Path(np.concatenate(polygons), np.concatenate(kinds))
 
 
 def _write_name(
@@ -161,9 +162,9 @@ def _write_name(
     """Write a name at the inner point farthest from the region's border and the figure's edge."""
     if not inside.any():
         return
-    ndimage = importlib.import_module("scipy.ndimage")
-    room = ndimage.distance_transform_edt(np.pad(inside, 1), sampling=(1.0, WIDTH_WEIGHT))
-    room = room[1:-1, 1:-1]
+    from scipy.ndimage import distance_transform_edt
+
+    room = distance_transform_edt(np.pad(inside, 1), sampling=(1.0, WIDTH_WEIGHT))[1:-1, 1:-1]
     row, column = np.unravel_index(int(room.argmax()), room.shape)
     how: dict[str, Any] = {"ha": "center", "va": "center", "clip_on": True, "zorder": 5}
     at = float(x[column]), float(y[row])
@@ -207,6 +208,12 @@ def epsilon_axis(ax: Axes, epsilons: Array) -> None:
     plain_ticks(ax.xaxis)
 
 
+def epsilon_label(delta: float | None) -> str:
+    """Return the label of an epsilon axis, with delta if it is known."""
+    at = "" if delta is None else rf" at $\delta$ = {delta:g}"
+    return rf"$\epsilon${at} (smaller is more private)"
+
+
 def plain_ticks(axis: Any) -> None:
     """Label ticks by plain numbers, without minor ticks."""
     ticker = matplotlib_module("ticker")
@@ -216,14 +223,7 @@ def plain_ticks(axis: Any) -> None:
 
 def matplotlib_module(module: str) -> Any:
     """Import a module of matplotlib, or raise an error that says how to install it."""
-    try:
-        return importlib.import_module(f"matplotlib.{module}")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise ImportError(
-            'matplotlib is needed to draw; install it with: pip install "dpsvm-fast[plot]"'
-        ) from error
+    return optional_module(f"matplotlib.{module}", "drawing", "plot")
 
 
 # What displays have in common: how they are drawn, and which rows may be drawn with them.
@@ -273,10 +273,15 @@ class Display:
 
 
 class PlaneDisplay(Display):
-    """Base of displays of the plane of two features, with optional public rows."""
+    """Base of displays of predictions in the plane of two features, with optional public rows."""
 
-    # Labels.
+    # Coordinates of a grid, the index of the predicted class at each point, and the labels.
+    x: Array
+    y: Array
+    codes: NDArray[np.int64]
     classes: NDArray[Any]
+    names: tuple[str, str]
+    private: bool
 
     def plot(  # type: ignore[override]
         self: Plane,
@@ -308,6 +313,31 @@ class PlaneDisplay(Display):
             Rows do not have two features, or labels are not one of the classes for each row.
         """
         return self._drawn(ax, *_public_rows(X, y, self.classes))
+
+    def _draw(self, ax: Axes, rows: Array | None, row_codes: NDArray[np.int64] | None) -> None:
+        labels = class_names(self.classes)
+        lines, obstacles = self._draw_lines(ax)
+        obstacles += [] if rows is None else [rows]
+        self.regions_ = draw_regions(ax, self.x, self.y, self.codes, labels, obstacles)
+        self.points_ = [] if rows is None else draw_rows(ax, rows, row_codes, labels)
+        ax.set(
+            xlabel=self.names[0],
+            ylabel=self.names[1],
+            xlim=(self.x[0], self.x[-1]),
+            ylim=(self.y[0], self.y[-1]),
+        )
+        mark_not_private(ax, private=self.private)
+        legend_outside(ax, [*self.regions_, *lines, *self.points_])
+
+    def _draw_lines(self, ax: Axes) -> tuple[list[Any], list[Array]]:
+        """Draw lines over the regions; return those of the legend, and points not to hide."""
+        return [], []
+
+
+def mark_not_private(ax: Axes, *, private: bool) -> None:
+    """Say in the title that a statement is not private."""
+    if not private:
+        ax.set_title(NOT_PRIVATE)
 
 
 def _public_rows(
