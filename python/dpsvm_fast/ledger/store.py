@@ -545,7 +545,8 @@ def _looked_at(path: Path) -> os.stat_result | None:
 def _check_kind(path: Path, found: os.stat_result, largest: int) -> None:
     """Refuse what is not a file, or is too large."""
     if not stat.S_ISREG(found.st_mode):
-        raise LedgerError(f"{path} is a folder, pipe or device, expected a file")
+        kind = "folder" if stat.S_ISDIR(found.st_mode) else "pipe or device"
+        raise LedgerError(f"{path} is a {kind}, expected a file")
     if found.st_size > largest:
         raise LedgerError(f"{path} has {found.st_size} bytes, expected at most {largest}")
 
