@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import errno
 import gzip
 import hashlib
 import io
@@ -127,10 +128,15 @@ class CountedText:
     ----------
     path : str
         Path of the file; it is decompressed if the name ends in ``.gz``.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows that its reader has returned so far.
     """
 
     def __init__(self, path: str) -> None:
-        self._name = os.path.basename(path)
+        self._name, self.n_rows = os.path.basename(path), 0
         self._file = open(path, "rb")  # noqa: SIM115
         self._text: Any = gzip.GzipFile(fileobj=self._file) if is_compressed(path) else self._file
 
@@ -141,12 +147,8 @@ class CountedText:
 
     def read(self, size: int) -> bytes:
         """Read the next bytes of the text."""
-        try:
+        with reading(self._name, *DAMAGED):
             content: bytes = self._text.read(size)
-        except DAMAGED:
-            raise TableError(
-                f"{self._name}: the compressed file is cut off or damaged; copy it again"
-            ) from None
         return content
 
     def close(self) -> None:
@@ -161,6 +163,29 @@ DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error)
 def is_compressed(path: str) -> bool:
     """Return whether the name is that of a gzip file."""
     return path.lower().endswith(".gz")
+
+
+@contextlib.contextmanager
+def reading(file: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Replace errors of these kinds, which may quote cells, by one that names the file."""
+    is_damaged = False
+    try:
+        yield
+    except TableError:
+        raise
+    except kinds as error:
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):
+            # The system's own word: no such file, no permission, a full disk.
+            raise
+        is_damaged = True
+    if is_damaged:
+        # Here, and not above, so that the error with the cell does not travel along.
+        raise _damaged(file)
+
+
+def _damaged(file: str) -> TableError:
+    """Return the error for a file that cannot be read to its end."""
+    return TableError(f"{file}: the file is damaged or cut off; copy it again")
 
 
 def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
@@ -226,7 +251,7 @@ class Lookup:
         declared: Sequence[Category],
         missing_texts: Sequence[str],
         *,
-        missing: int = MISSING,
+        missing: float = MISSING,
         undeclared: int = UNDECLARED,
     ) -> None:
         self._codes = {str(value).strip(): code for code, value in enumerate(declared)}
@@ -332,8 +357,8 @@ class Dates(Lookup):
     kind = np.float64
 
     def __init__(self, first: str, missing_texts: Sequence[str]) -> None:
-        super().__init__((), missing_texts)
-        self._first, self._missing = first, math.nan  # type: ignore[assignment]
+        super().__init__((), missing_texts, missing=math.nan)
+        self._first = first
 
     def codes(self, values: Any) -> NDArray[Any]:
         """Return the day number of each cell; dates that are not text are converted together."""
@@ -575,9 +600,15 @@ class RowDecoder:
         texts = schema.text.missing_values
         # For each column its first feature and, unless cells are its numbers, their codes.
         self._columns: list[tuple[int, Column, Lookup | None]] = []
+        # Public replacements for missing numbers; NaN where there are none.
+        self._fill = np.full(self._width, np.nan, dtype=np.float32)
+        if self._alike is not None and self._alike.fill is not None:
+            self._fill[:] = self._alike.fill
         place = 0
         for column in schema.features if self._alike is None else ():
             self._columns.append((place, column, Lookup.of_column(column, texts)))
+            if column.is_number and column.fill is not None:
+                self._fill[place] = column.fill
             place += column.width
         self._is_matrix = all(lookup is None for _, _, lookup in self._columns)
         self.labels = LabelDecoder(schema, file) if labelled else None
@@ -656,16 +687,25 @@ class RowDecoder:
             Number of preceding rows, for messages.
         """
         for j, (place, column, lookup) in enumerate(self._columns):
-            if lookup is not None and column.is_number:
+            if lookup is None:
+                continue
+            codes = cells[j]
+            if column.is_number:
                 # Days since a date.
-                X[:, place] = cells[j].view(np.float32)
-            elif lookup is not None:
-                self._encode(X, place, column, lookup, cells[j], before)
+                X[:, place] = codes.view(np.float32)
+                continue
+            self._check_codes(codes, column, before)
+            if isinstance(lookup, Words):
+                X[:, place : place + column.width] = lookup.features(codes)
+            elif column.is_indicated:
+                rows = np.flatnonzero(codes >= 0)
+                X[rows, place + codes[rows]] = 1.0
+            else:
+                X[:, place] = codes
         self._check(X, before)
         behind = (cells[number] for number in itertools.count(len(self._columns)))
         y = None if self.labels is None else self.labels.decode(next(behind), before)
-        owners = {name: one.decode(next(behind), before) for name, one in self.owners.items()}
-        return (X, y, owners) if owners else (X, y)
+        return X, y, {name: one.decode(next(behind), before) for name, one in self.owners.items()}
 
     def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Any, ...]:
         """Return the rows of a matrix file, with columns in schema order."""
@@ -675,45 +715,25 @@ class RowDecoder:
         with np.errstate(over="ignore"):
             X = np.array(block, dtype=np.float32, order="C")
         self._check(X, before)
-        return X, self.labels and self.labels.decode(self.labels.codes(labels), before)
+        return X, self.labels and self.labels.decode(self.labels.codes(labels), before), {}
 
-    def _encode(
-        self,
-        X: Rows,
-        place: int,
-        column: Column,
-        lookup: Lookup,
-        codes: NDArray[np.int32],
-        before: int,
-    ) -> None:
-        """Write indicators of categories, positions on a scale, booleans or hashed words."""
-        wrong = np.flatnonzero(codes < -1)
-        if wrong.size:
-            row = before + int(wrong[0])
-            if codes[wrong[0]] == UNDECLARED:
-                reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
-                reason = reason if column.text is None else "expected text"
-            else:
-                reason = _missing_reason(column)
-            raise self._wrong(row, column, reason)
-        if isinstance(lookup, Words):
-            X[:, place : place + column.width] = lookup.features(codes)
+    def _check_codes(self, codes: NDArray[np.int32], column: Column, before: int) -> None:
+        """Refuse values that are missing or not declared, without a public replacement."""
+        wrong = np.flatnonzero(codes < ZEROS)
+        if not wrong.size:
             return
-        if not column.is_indicated:
-            X[:, place] = codes
-            return
-        rows = np.flatnonzero(codes >= 0)
-        X[rows, place + codes[rows]] = 1.0
+        reason = _missing_reason(column)
+        if codes[wrong[0]] == UNDECLARED:
+            reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
+            reason = reason if column.text is None else "expected text"
+        raise self._wrong(before + int(wrong[0]), column, reason)
 
     def _check(self, X: Rows, before: int) -> None:
         """Replace missing values by public ones; refuse cells that are not numbers."""
         if np.isfinite(X).all():
             return
-        if self._alike is not None and self._alike.missing is not None:
-            X[np.isnan(X)] = self._alike.missing
-        for place, column, _ in self._columns:
-            if column.is_number and column.fill is not None:
-                X[np.isnan(X[:, place]), place] = column.fill
+        missing = np.isnan(X)
+        X[missing] = np.broadcast_to(self._fill, X.shape)[missing]
         wrong = ~np.isfinite(X)
         if wrong.any():
             row, place = divmod(int(wrong.argmax()), self._width)
@@ -829,7 +849,8 @@ class CsvSource(Source):
         """Take names from the header, or from the schema, possibly without the target."""
         self._text, self._delimiter = schema.text, schema.text.delimiter or self.delimiter
         self._names = read_header(self.path, self._text, self._delimiter, room=self.room)
-        header, target, n_cells = self._text.header, schema.target, len(self._names)
+        header, n_cells = self._text.header, len(self._names)
+        target: Any = schema.target
         if isinstance(header, tuple):
             self._names = list(header)
             if n_cells == len(header) - 1 and not self.labelled and target in header:
@@ -841,9 +862,11 @@ class CsvSource(Source):
                 )
         if header:
             how = {"labelled": self.labelled, "owned": self.owned}
-            return schema.of_names(self._names, file=self.file, **how)
-        has_target = isinstance(target, int)
-        if self.labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
+            found = schema.of_names(self._names, file=self.file, **how)
+            self._target = str(found.target)
+            return found
+        by_place = isinstance(target, int)
+        if self.labelled and not (by_place and -n_cells <= target < n_cells):
             raise TableError(
                 f"{self.file}: target: expected a position from 0 to {n_cells - 1}, or -1 for the "
                 "last column, as the file has no header"
@@ -851,28 +874,24 @@ class CsvSource(Source):
         width = schema.declared_width
         if schema.all_other_columns is None:
             width = len(schema.features)
-        if has_target and not self.labelled and n_cells == width:
-            has_target = False
+        has_target = by_place and (self.labelled or n_cells != width)
         found = schema.of_width(n_cells - int(has_target), file=self.file, owned=self.owned)
         self._names = [column.name for column in found.features]
         if has_target:
-            place = int(target or 0) % n_cells
-            self._names.insert(place, f"column {place}")
+            place = target % n_cells
+            self._target = f"column {place}"
+            self._names.insert(place, self._target)
         return found
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
-        before, (reader, coded) = 0, self._reader()
-
-        def row() -> int:
-            return before + 1
-
+        reader, coded = self._reader()
         with contextlib.closing(CountedText(self.path)) as source:
-            for text in self._texts(source, row):
+            for text in self._texts(source):
                 self._decoder.forget()
                 at = 0
                 while at < len(text):
-                    most = self._decoder.max_rows
+                    most, before = self._decoder.max_rows, source.n_rows
                     X, codes, n_rows, words, at, fault = reader.read(text, at, most)
                     if fault is not None:
                         raise self._wrong(before + n_rows + 1, *fault)
@@ -883,10 +902,10 @@ class CsvSource(Source):
                         for j, number in enumerate(coded)
                     }
                     yield self._decoder.finish(X[:n_rows], cells, before)
-                    before += n_rows
+                    source.n_rows += n_rows
                 progress(source.n_bytes)
 
-    def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
+    def _texts(self, source: CountedText) -> Iterator[bytes]:
         """Yield blocks of whole records in UTF-8, without the header.
 
         Raises
@@ -914,7 +933,8 @@ class CsvSource(Source):
             parts.append(text[last:])
             length += len(text) - last
             if length > longest:
-                raise too_long(self.file, row(), longest, "a quote may not be closed")
+                reason = "a quote may not be closed"
+                raise too_long(self.file, source.n_rows + 1, longest, reason)
         if records.end_inside():
             raise TableError(
                 f"{self.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
@@ -926,36 +946,24 @@ class CsvSource(Source):
         """Yield pieces of the text in UTF-8."""
         block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
         encoding = self._text.encoding
-        is_plain = encoding.lower() in UTF_8
-        decoder = codecs.getincrementaldecoder("utf-8-sig" if is_plain else encoding)()
-        is_start = True
+        pieces = iter(lambda: source.read(block), b"")
+        if encoding.lower() in UTF_8:
+            # Cells that are read as text are checked later.
+            yield next(pieces, b"").removeprefix(codecs.BOM_UTF8)
+            yield from pieces
+            return
         try:
-            while text := source.read(block):
-                if is_plain:
-                    # Cells that are read as text are checked later.
-                    yield text.removeprefix(codecs.BOM_UTF8) if is_start else text
-                else:
-                    yield decoder.decode(text).encode("utf-8")
-                is_start = False
-            if not is_plain:
-                yield decoder.decode(b"", final=True).encode("utf-8")
+            for text in codecs.iterdecode(pieces, encoding):
+                yield text.encode("utf-8")
         except UnicodeError:
             raise TableError(f"{self.file}: not a text file in {encoding}") from None
-
-    @property
-    def _target(self) -> str:
-        """Return the name of the label column."""
-        target = self.schema.target
-        if isinstance(target, int):
-            return self._names[target % len(self._names)]
-        return str(target)
 
     def _reader(self) -> tuple[TextCells, list[int]]:
         """Return the cell reader, and the decoder's index of each column read as codes."""
         slots = dict.fromkeys(self._names, ("ignored", 0))
         coded: list[int] = []
         read = [column.name for column in self.schema.features]
-        read += [self._target] * self.labelled
+        read += [self._target] if self.labelled else []
         read += self.schema.owners.values() if self.owned else ()
         for number, name in enumerate(read):
             if (place := self._decoder.place(number)) is not None:
@@ -1069,24 +1077,11 @@ def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
 # Types of columns in Parquet and Arrow files: public, and checked before a row is read.
 
 
-@contextlib.contextmanager
-def reading(file: str, *damaged: type[Exception]) -> Iterator[None]:
-    """Replace errors of Arrow and others, which may quote cells, by one that names the file."""
+def _by_arrow(file: str, *kinds: type[Exception]) -> contextlib.AbstractContextManager[None]:
+    """Replace errors of Arrow, and those of further kinds, as ``reading`` does."""
     from pyarrow import ArrowException
 
-    is_damaged = False
-    try:
-        yield
-    except TableError:
-        raise
-    except (ArrowException, EOFError, OSError, UnicodeError, *damaged) as error:
-        if getattr(error, "errno", None) is not None:
-            # The system's own word: no such file, no permission.
-            raise
-        is_damaged = True
-    if is_damaged:
-        # Here, and not above, so that Arrow's error does not travel along.
-        raise _cut_off(file)
+    return reading(file, ArrowException, EOFError, OSError, UnicodeError, *kinds)
 
 
 def column_types(file: str, schema: Any) -> dict[str, Any]:
@@ -1180,7 +1175,7 @@ class _Columnar(Source):
     def _cells(self, batch: Any, names: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the cells of some columns."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        with reading(self.file):
+        with _by_arrow(self.file):
             # Offsets and places of a damaged file may point anywhere.
             batch.validate(full=True)
         return [self._decoder.cells(self._numbers[name], columns[name]) for name in names]
@@ -1206,7 +1201,7 @@ class ParquetSource(_Columnar):
         coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
         with ExitStack() as stack:
             groups = self._groups()
-            with reading(self.file):
+            with _by_arrow(self.file):
                 # Not pre_buffer=True, which reads whole row groups.
                 how = {"pre_buffer": False, "buffer_size": READ_BYTES, "read_dictionary": coded}
                 file = stack.enter_context(parquet.ParquetFile(self.path, **how))
@@ -1219,7 +1214,7 @@ class ParquetSource(_Columnar):
                     before += len(block[0])
                     progress(size * before // max(before, self.n_rows or 0))
         if before != self.n_rows:
-            raise _cut_off(self.file)
+            raise _damaged(self.file)
 
     def _at_once(
         self, file: Any, groups: Iterable[Group], before: int
@@ -1253,7 +1248,7 @@ class ParquetSource(_Columnar):
                                 kept.write(self._numbers[name], at, cells)
                         at += batch.num_rows
                     if at != n_rows:
-                        raise _cut_off(self.file)
+                        raise _damaged(self.file)
                 for start in range(0, n_rows, most):
                     cells = kept.read(start, min(most, n_rows - start))
                     yield self._decoder.rows(cells, before + start)
@@ -1261,10 +1256,10 @@ class ParquetSource(_Columnar):
 
     def _batches(self, file: Any, groups: list[int], names: list[str], step: int) -> Iterator[Any]:
         """Yield batches of at most ``step`` rows of some columns."""
-        with reading(self.file):
+        with _by_arrow(self.file):
             batches = file.iter_batches(step, row_groups=groups, columns=names)
         while True:
-            with reading(self.file):
+            with _by_arrow(self.file):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -1277,7 +1272,7 @@ class ParquetSource(_Columnar):
         be wrong; Arrow uses the header of each page.
         """
         room, found = self.room // PAGES_SHARE, []
-        with mapped_bytes(self.path) as data, reading(self.file, *DAMAGED_SIZES):
+        with mapped_bytes(self.path) as data, _by_arrow(self.file, *DAMAGED_SIZES):
             # The list of row groups at the end of the file. Not by Arrow's objects for it: some end
             # the process where the list is damaged.
             end = len(data) - 8
@@ -1321,12 +1316,12 @@ class ArrowSource(_Columnar):
                 names = self._names
                 if _is_arrow_file(data):
                     source = stack.enter_context(pa.OSFile(self.path))
-            with reading(self.file):
+            with _by_arrow(self.file):
                 reader = stack.enter_context(_opened(source, data, names))
             # Of a file; a stream does not say it.
             n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
-                with reading(self.file):
+                with _by_arrow(self.file):
                     if n_batches is None:
                         batch = next(reader, None)
                     else:
@@ -1348,14 +1343,14 @@ class ArrowSource(_Columnar):
 
         Uncompressed data take no additional memory.
         """
-        with reading(self.file):
+        with _by_arrow(self.file):
             schema = _opened(memoryview(data), data, None).schema
         if all(str(schema.field(name).type) == "null" for name in self._names):
             raise TableError(f"{self.file}: all columns have the type null, expected values")
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self.room // UNPACKED_SHARE, dict[int, int]()
         n_batches = largest = 0
-        with reading(self.file, *DAMAGED_SIZES):
+        with _by_arrow(self.file, *DAMAGED_SIZES):
             for message in _messages(data):
                 if message.type not in ("dictionary", "record batch"):
                     continue
@@ -1392,7 +1387,7 @@ def parquet_types(path: str) -> tuple[dict[str, Any], int]:
             f"{file}: its footer takes {int.from_bytes(size, 'little')} bytes, expected at most "
             f"{LARGEST_FOOTER}; write fewer, larger row groups"
         )
-    with reading(file), parquet.ParquetFile(path) as opened:
+    with _by_arrow(file), parquet.ParquetFile(path) as opened:
         return column_types(file, opened.schema_arrow), opened.metadata.num_rows
 
 
@@ -1407,7 +1402,7 @@ def arrow_types(path: str) -> dict[str, Any]:
                 "pyarrow.feather.write_feather(table, path)"
             )
     data = mapped_bytes(path)
-    with reading(file), _opened(memoryview(data), data, None) as opened:
+    with _by_arrow(file), _opened(memoryview(data), data, None) as opened:
         return column_types(file, opened.schema)
 
 
@@ -1485,11 +1480,6 @@ ARROW_MARK = b"ARROW1"
 MAX_NESTED = 16
 # Largest metadata of a file; Arrow's objects are ten times as large.
 LARGEST_FOOTER = 2**23
-
-
-def _cut_off(file: str) -> TableError:
-    """Return the error for a file with impossible sizes."""
-    return TableError(f"{file}: the file is damaged or cut off; copy it again")
 
 
 def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> TableError:
@@ -1699,20 +1689,13 @@ class NpzSource(Source):
         step = max(1, min(self.room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
         with ExitStack() as stack:
             rows, labels = _members(self.path, stack, labelled=self.labelled)
-            try:
+            with reading(self.file, *NPZ_DAMAGED):
                 rows.unpack(self.room // WHOLE_SHARE, stack)
-            except NPZ_DAMAGED as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    # The disk is full: not the file's fault.
-                    raise
-                raise _damaged(self.file) from None
             for start in range(0, n_rows, step):
                 count = min(step, n_rows - start)
-                try:
+                with reading(self.file, *NPZ_DAMAGED):
                     block = rows.read(count)
                     given = None if labels is None else labels.read(count)
-                except NPZ_DAMAGED:
-                    raise _damaged(self.file) from None
                 yield self._decoder.matrix(block, given, start)
                 progress(size * (start + count) // n_rows)
 
@@ -1727,25 +1710,19 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
     """Open X and y."""
     file = os.path.basename(path)
     content = stack.enter_context(_File(path))
-    try:
+    with reading(file, *NPZ_DAMAGED):
         archive = stack.enter_context(zipfile.ZipFile(content))
         found = {name.removesuffix(".npy"): name for name in archive.namelist()}
-    except NPZ_DAMAGED:
-        raise _damaged(file) from None
     content.longest = -1
-    wanted = ("X", "y") if labelled else ("X",)
-    for name in wanted:
+    opened = []
+    for name in ("X", "y") if labelled else ("X",):
         if name not in found:
             has = ", ".join(map(quoted, list(found)[:10])) or "none"
             raise TableError(f"{file}: no array {name!r}; it has {has}")
-    opened = []
-    for name in wanted:
         kinds, rank, expected = ARRAYS[name]
-        try:
+        with reading(file, *NPZ_DAMAGED):
             about = archive.getinfo(found[name])
             member = _Member(stack.enter_context(archive.open(about)), about)
-        except NPZ_DAMAGED:
-            raise _damaged(file) from None
         if member.dtype.kind not in kinds or len(member.shape) != rank:
             raise TableError(
                 f"{file}: {name}: got {len(member.shape)} dimensions of type "
@@ -1753,11 +1730,6 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
             )
         opened.append(member)
     return opened[0], opened[1] if labelled else None
-
-
-def _damaged(file: str) -> TableError:
-    """Return the error for a file that cannot be read to its end."""
-    return TableError(f"{file}: not an .npz file, or cut off or damaged; copy it again")
 
 
 class _File(io.FileIO):
@@ -1880,22 +1852,18 @@ class LibsvmSource(Source):
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
-        before = 0
-
-        def row() -> int:
-            return before + 1
-
+        decoder = self._decoder
         with contextlib.closing(CountedText(self.path)) as source:
-            for text in self._texts(source, row):
+            for text in self._texts(source):
+                before = source.n_rows
                 X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text, before)
                 if X.shape[0]:
-                    decoder = self._decoder
-                    yield X, decoder and decoder.decode(decoder.codes(labels), before)
-                before += X.shape[0]
+                    yield X, decoder and decoder.decode(decoder.codes(labels), before), {}
+                source.n_rows += X.shape[0]
                 progress(source.n_bytes)
 
-    def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
-        """Yield blocks of whole lines; ``row`` is the next row number."""
+    def _texts(self, source: CountedText) -> Iterator[bytes]:
+        """Yield blocks of whole lines."""
         rest: list[bytes] = []
         block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
         longest = self.room // LIBSVM_ROW_SHARE
@@ -1906,7 +1874,8 @@ class LibsvmSource(Source):
                 rest = []
             rest.append(text[cut:])
             if sum(map(len, rest)) > longest:
-                raise too_long(self.file, row(), longest, "a line break may be missing")
+                reason = "a line break may be missing"
+                raise too_long(self.file, source.n_rows + 1, longest, reason)
         if any(rest):
             yield b"".join(rest)
 

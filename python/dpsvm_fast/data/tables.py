@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -318,7 +317,8 @@ class Table:
                 done = n_bytes
                 on_bytes(done)
 
-        yield from self._source.blocks(progress)
+        for X, y, owners in self._source.blocks(progress):
+            yield (X, y, owners) if owners else (X, y)
         progress(self.n_bytes_total)
 
     def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, ...]:
@@ -560,26 +560,17 @@ def open_table(
     owned = check.check_bool("owners", owners)
     room = check.check_integer("max_memory", max_memory, MIN_MEMORY, MAX_MEMORY)
     path = check.check_path("path", path)
-    _check_file(path)
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise TableError(
+            f"{path}: is a pipe or a device; write it to a file first, as a table is read more "
+            "than once"
+        )
     kind = table_format(path, format)
     with open(path, "rb") as file:
         # A file that cannot be read raises another error than a damaged one.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
     return Table(kind, SOURCES[kind](path, schema, labelled=labelled, owned=owned, room=room))
-
-
-def _check_file(path: str) -> None:
-    """Refuse a file that can be read only once; a missing file is detected elsewhere."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
-        raise TableError(
-            f"{path}: is a pipe or a device; write it to a file first, as a table is read more "
-            "than once"
-        )
 
 
 def table_format(path: str, format: str | None) -> str:
