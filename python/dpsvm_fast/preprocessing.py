@@ -433,17 +433,23 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 # Principal components of a noisy matrix of second moments.
 
 
+def _finite_numbers(name: str, value: object, accepted: str) -> NDArray[np.float64]:
+    """Check a list or array of finite numbers in one dimension."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidTypeError.of(name, value, accepted) from None
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise InvalidParameterError(f"{name}: expected {accepted}")
+    return found
+
+
 def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
     """Check a public centre: None, or an array of finite numbers."""
     if value is None:
         return None
     accepted = "None or a list of finite numbers, one for each feature"
-    try:
-        point = np.array(value, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}") from None
-    if point.ndim != 1 or not np.isfinite(point).all():
-        raise InvalidParameterError(f"{name}: expected {accepted}")
+    point = _finite_numbers(name, value, accepted)
     if not (np.abs(point) <= LARGEST).all():
         raise InvalidParameterError(f"{name}: expected numbers from {-LARGEST:g} to {LARGEST:g}")
     return point
@@ -964,7 +970,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         checked.__dict__["_next"] = before
         if not checked.delta:
             raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
-        n_done = before.n_done
+        n_done = len(before.releases)
         if checked.random_state is not None:
             checked.random_state = next_seed(checked.random_state, n_done)
         if n_done:
@@ -1050,11 +1056,6 @@ class Running(NamedTuple):
     parameters: dict[str, Any]
     releases: Array
 
-    @property
-    def n_done(self) -> int:
-        """Number of releases so far."""
-        return len(self.releases)
-
 
 def running_before(
     scaler: PrivateStandardScaler, asked: dict[str, Any], n_periods: int | None
@@ -1071,7 +1072,7 @@ def running_before(
         return Running(n_periods, asked, np.empty((0, 0)))
     if n_periods not in (None, before.n_periods):
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
-    if before.n_done == before.n_periods:
+    if len(before.releases) == before.n_periods:
         raise InvalidParameterError(
             f"n_periods: all {before.n_periods} releases have been made; use a new scaler"
         )
@@ -1128,14 +1129,10 @@ def _knots_of_column(entry: Any) -> Any:
     """Check the knots of one column: a number or increasing positions."""
     if not isinstance(entry, (list, tuple, np.ndarray)):
         return check.check_integer("knots", entry, 1, MAX_KNOTS)
-    try:
-        knots = np.array(entry, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidTypeError("knots: expected numbers as the positions of a column") from None
-    if knots.ndim != 1 or not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
-        raise InvalidParameterError(
-            f"knots: expected 2 to {MAX_KNOTS} finite increasing positions for a column"
-        )
+    accepted = f"2 to {MAX_KNOTS} finite increasing positions for a column"
+    knots = _finite_numbers("knots", entry, accepted)
+    if not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
+        raise InvalidParameterError(f"knots: expected {accepted}")
     return knots
 
 
@@ -1143,8 +1140,7 @@ def _increasing(knots: Array) -> bool:
     """Return whether knots are finite and far enough apart to avoid division by zero."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.diff(knots)
-    smallest = np.finfo(np.float64).tiny
-    return bool(np.isfinite(knots).all() and np.isfinite(steps).all() and (steps > smallest).all())
+    return bool(np.isfinite(steps).all() and (steps > np.finfo(np.float64).tiny).all())
 
 
 def checked_columns(name: str, value: Any) -> Any:

@@ -190,7 +190,7 @@ WRONG: list[tuple[bytes | str, str]] = [
     ("", "the file is empty"),
     ("\n\n", "the file is empty"),
     ("income,age,work\nno,1,p\n", "target: "),
-    ("y,work\nno,p\n", "column 'age' is missing"),
+    ("y,work\nno,p\n", "lacks column 'age', declared in s.toml"),
     ("y,age,work,age\n", "duplicate column name 'age'"),
     ("y,age,work\nno,1,p\nno,s3cr3t\n", "row 2"),
     ("y,age,work\nno,1,p,s3cr3t\n", "row 1"),

@@ -229,13 +229,11 @@ def frame_template(
 def _facts(column: Any, *, known: bool) -> str:
     """Return the schema entry of a column, with its values if they are public."""
     kind = _kind(column)
-    if kind == "boolean":
-        return "boolean = true"
     found = [one for one in _values(column) if not is_missing(one)] if known else []
+    if kind == "boolean" or (found and all(isinstance(one, bool) for one in found)):
+        return "boolean = true"
     if found and all(isinstance(one, datetime.date) for one in found):
         kind = "dates"
-    if found and all(isinstance(one, bool) for one in found):
-        return "boolean = true"
     try:
         found = sorted(set(found))
     except TypeError:

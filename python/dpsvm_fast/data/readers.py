@@ -131,12 +131,14 @@ class CountedText:
 
     Attributes
     ----------
+    file : str
+        File name for messages.
     n_rows : int
         Number of rows that its reader has returned so far.
     """
 
     def __init__(self, path: str) -> None:
-        self._name, self.n_rows = os.path.basename(path), 0
+        self.file, self.n_rows = os.path.basename(path), 0
         self._file = open(path, "rb")  # noqa: SIM115
         self._text: Any = gzip.GzipFile(fileobj=self._file) if is_compressed(path) else self._file
 
@@ -147,7 +149,7 @@ class CountedText:
 
     def read(self, size: int) -> bytes:
         """Read the next bytes of the text."""
-        with reading(self._name, *DAMAGED):
+        with reading(self.file, *DAMAGED):
             content: bytes = self._text.read(size)
         return content
 
@@ -825,7 +827,8 @@ BLOCK, BYTES_PER_CELL = 2**20, 128
 # Parts of the room: a block of records, and the longest record; the decoded rows take the rest.
 BLOCK_SHARE, RECORD_SHARE = 64, 32
 
-MAX_BLANK_LINES = 1000
+# Before a header.
+MAX_LINE_BREAKS = 1000
 # How files begin that are not what their name says.
 OTHER_FILES = {
     b"\x1f\x8b": "the file is compressed: rename it to end in .gz",
@@ -886,10 +889,15 @@ class CsvSource(Source):
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
         reader, coded = self._reader()
+        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
+        longest, is_header = self.room // RECORD_SHARE, self._text.header is True
         with contextlib.closing(CountedText(self.path)) as source:
-            for text in self._texts(source):
+            for text in whole_records(source, self._text, self._delimiter, block, longest):
                 self._decoder.forget()
                 at = 0
+                if is_header:
+                    header, text = _split_header(text, self._text, self._delimiter)
+                    is_header = not header
                 while at < len(text):
                     most, before = self._decoder.max_rows, source.n_rows
                     X, codes, n_rows, words, at, fault = reader.read(text, at, most)
@@ -904,59 +912,6 @@ class CsvSource(Source):
                     yield self._decoder.finish(X[:n_rows], cells, before)
                     source.n_rows += n_rows
                 progress(source.n_bytes)
-
-    def _texts(self, source: CountedText) -> Iterator[bytes]:
-        """Yield blocks of whole records in UTF-8, without the header.
-
-        Raises
-        ------
-        TableError
-            The file is damaged, is not text, ends within quotes, or has a record that is too long.
-        """
-        records = RecordEnds(self._text.quote, self._delimiter)
-        is_header, longest = self._text.header is True, self.room // RECORD_SHARE
-        parts: list[bytes] = []
-        length = 0
-        for text in self._pieces(source):
-            if not length:
-                text = text.lstrip(b"\r\n") if is_header else text
-            first, last = records.ends(text)
-            if is_header:
-                length += len(text)
-                if not first:
-                    continue
-                is_header = False
-                text, last, length = text[first:], last - first, 0
-            if last:
-                yield b"".join([*parts, text[:last]])
-                parts, length = [], 0
-            parts.append(text[last:])
-            length += len(text) - last
-            if length > longest:
-                reason = "a quote may not be closed"
-                raise too_long(self.file, source.n_rows + 1, longest, reason)
-        if records.end_inside():
-            raise TableError(
-                f"{self.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
-            )
-        if length and not is_header:
-            yield b"".join(parts)
-
-    def _pieces(self, source: CountedText) -> Iterator[bytes]:
-        """Yield pieces of the text in UTF-8."""
-        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
-        encoding = self._text.encoding
-        pieces = iter(lambda: source.read(block), b"")
-        if encoding.lower() in UTF_8:
-            # Cells that are read as text are checked later.
-            yield next(pieces, b"").removeprefix(codecs.BOM_UTF8)
-            yield from pieces
-            return
-        try:
-            for text in codecs.iterdecode(pieces, encoding):
-                yield text.encode("utf-8")
-        except UnicodeError:
-            raise TableError(f"{self.file}: not a text file in {encoding}") from None
 
     def _reader(self) -> tuple[TextCells, list[int]]:
         """Return the cell reader, and the decoder's index of each column read as codes."""
@@ -1002,6 +957,69 @@ class CsvSource(Source):
         return cell_error(self.file, row, self._names[place], reason)
 
 
+def whole_records(
+    source: CountedText, text: TextFormat, delimiter: str, block: int, longest: int
+) -> Iterator[bytes]:
+    """Yield blocks of whole records in UTF-8, with the header.
+
+    Parameters
+    ----------
+    source : CountedText
+    text : TextFormat
+    delimiter : str
+    block : int
+        Number of bytes that are read at a time.
+    longest : int
+        Largest number of bytes of a record.
+
+    Raises
+    ------
+    TableError
+        The file is damaged, is not text, ends within quotes, or has a record that is too long.
+    """
+    records = RecordEnds(text.quote, delimiter)
+    parts: list[bytes] = []
+    length = 0
+    for piece in _pieces(source, text.encoding, block):
+        _, last = records.ends(piece)
+        if last:
+            yield b"".join([*parts, piece[:last]])
+            parts, length = [], 0
+        parts.append(piece[last:])
+        length += len(piece) - last
+        if length > longest:
+            reason = "a line break may be missing, or a quote not closed"
+            raise too_long(source.file, source.n_rows + 1, longest, reason)
+    if records.end_inside():
+        raise TableError(
+            f"{source.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
+        )
+    if length:
+        yield b"".join(parts)
+
+
+def _pieces(source: CountedText, encoding: str, block: int) -> Iterator[bytes]:
+    """Yield pieces of the text in UTF-8."""
+    pieces = iter(lambda: source.read(block), b"")
+    if encoding.lower() in UTF_8:
+        # Cells that are read as text are checked later.
+        yield next(pieces, b"").removeprefix(codecs.BOM_UTF8)
+        yield from pieces
+        return
+    try:
+        for text in codecs.iterdecode(pieces, encoding):
+            yield text.encode("utf-8")
+    except UnicodeError:
+        raise TableError(f"{source.file}: not a text file in {encoding}") from None
+
+
+def _split_header(block: bytes, text: TextFormat, delimiter: str) -> tuple[bytes, bytes]:
+    """Return the first record that is not blank, and the rest of a block of whole records."""
+    block = block.lstrip(b"\r\n")
+    end = RecordEnds(text.quote, delimiter).ends(block)[0] or len(block)
+    return block[:end], block[end:]
+
+
 def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:
     """Return the cells of the first record: the column names, if there is a header.
 
@@ -1010,8 +1028,22 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
     TableError
         The file is empty, is not text, or names a column twice.
     """
-    file = os.path.basename(path)
-    found = _first_record(path, text, delimiter, room // RECORD_SHARE)
+    file, longest = os.path.basename(path), room // RECORD_SHARE
+    with contextlib.closing(CountedText(path)) as source:
+        start = next(whole_records(source, text, delimiter, min(BLOCK, longest), longest), b"")
+    header, rest = _split_header(start, text, delimiter)
+    if not header or len(start) - len(header) - len(rest) > MAX_LINE_BREAKS:
+        raise TableError(f"{file}: the file is empty, or begins with blank lines")
+    quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
+    try:
+        lines = io.StringIO(header.decode("utf-8"), newline="")
+        found = next(csv.reader(lines, delimiter=delimiter, **quoting))
+    except (csv.Error, UnicodeError):
+        name = "utf-16" if header.startswith(UTF_16) else "latin-1"
+        encoded = f'write the encoding, for example encoding = "{name}", in the [csv] table'
+        hints = (hint for mark, hint in OTHER_FILES.items() if header.startswith(mark))
+        hint = next(hints, f"{encoded} of the schema")
+        raise TableError(f"{file}: the header is not {text.encoding}; {hint}") from None
     if len(found) > MAX_COLUMNS:
         raise TableError(
             f"{file}: got {len(found)} columns, expected at most {MAX_COLUMNS}; save wider tables "
@@ -1025,53 +1057,6 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
             raise TableError(f"{file}: duplicate column names; it has {NO_NAMES}")
         raise TableError(f"{file}: duplicate column name {twice}")
     return names
-
-
-def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> list[str]:
-    """Return the cells of the first record that is not blank."""
-    file = os.path.basename(path)
-    quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
-    encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
-    raw: Any = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")  # noqa: SIM115
-    with io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="") as stream:
-        try:
-            records = csv.reader(_lines(stream, file, longest), delimiter=delimiter, **quoting)
-            first = next(filter(None, records), None)
-            if first is not None:
-                # Names must be text; bytes that are none were kept apart.
-                "".join(first).encode("utf-8")
-                return first
-        except TableError:
-            raise
-        except (csv.Error, *DAMAGED, ValueError) as error:
-            with open(path, "rb") as binary:
-                start = binary.read(4)
-            # Python 3.10 stops at null bytes before it looks at the rest.
-            marks = (*OTHER_FILES, *(() if "16" in text.encoding else UTF_16))
-            stopped = isinstance(error, csv.Error) and not path.endswith(".gz")
-            if isinstance(error, UnicodeError) or (stopped and start.startswith(marks)):
-                name = "utf-16" if start.startswith(UTF_16) else "latin-1"
-                encoded = f'write the encoding, for example encoding = "{name}", in the [csv] table'
-                hints = (hint for mark, hint in OTHER_FILES.items() if start.startswith(mark))
-                hint = next(hints, f"{encoded} of the schema")
-                raise TableError(f"{file}: the header is not {text.encoding}; {hint}") from None
-            raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
-    raise TableError(f"{file}: the file is empty")
-
-
-def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
-    """Yield the lines of the first record, after a limited number of blank lines."""
-    left = longest
-    for n_blank in itertools.count():
-        line = stream.readline(left + 1)
-        left -= len(line)
-        if left < 0:
-            raise too_long(file, 1, longest, "it has no line breaks, or a quote is not closed")
-        if not line:
-            return
-        if n_blank == MAX_BLANK_LINES and left >= longest - 2 * MAX_BLANK_LINES:
-            raise TableError(f"{file}: expected a header, got {MAX_BLANK_LINES} blank lines")
-        yield line
 
 
 # Types of columns in Parquet and Arrow files: public, and checked before a row is read.

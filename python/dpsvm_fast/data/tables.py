@@ -101,14 +101,13 @@ class NpyWriter:
 
     def append(self, rows: Any) -> None:
         """Append rows."""
-        rows = np.ascontiguousarray(rows, dtype=self._dtype)
-        self._file.write(rows.data if rows.size else b"")
-        self.n_rows += len(rows)
+        self.place(self.n_rows, rows)
 
-    def place(self, row: int, rows: NDArray[Any]) -> None:
+    def place(self, row: int, rows: Any) -> None:
         """Write rows at a given position."""
+        rows = np.ascontiguousarray(rows, dtype=self._dtype)
         self._file.seek(self._start + row * self._dtype.itemsize * math.prod(self._width))
-        self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
+        self._file.write(rows.data if rows.size else b"")
         self.n_rows = max(self.n_rows, row + len(rows))
 
     def finish(self) -> None:
@@ -309,6 +308,11 @@ class Table:
         TableError
             A cell violates the schema, or the file is damaged. Earlier blocks were valid.
         """
+        for X, y, owners in self._blocks(on_bytes):
+            yield (X, y, owners) if owners else (X, y)
+
+    def _blocks(self, on_bytes: OnBytes | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
+        """Yield rows, labels and owners, which may be none; report progress."""
         done = 0
 
         def progress(n_bytes: int) -> None:
@@ -317,9 +321,13 @@ class Table:
                 done = n_bytes
                 on_bytes(done)
 
-        for X, y, owners in self._source.blocks(progress):
-            yield (X, y, owners) if owners else (X, y)
+        yield from self._source.blocks(progress)
         progress(self.n_bytes_total)
+
+    def _types(self) -> dict[str, np.dtype[Any]]:
+        """Return the types of labels and owners, where these are read."""
+        labels = {"y": np.array(self.schema.classes).dtype} if self.labelled else {}
+        return labels | {name: OWNED[name] for name in self.owners}
 
     def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, ...]:
         """Return all rows at once.
@@ -338,23 +346,19 @@ class Table:
         """
         blocks: list[Any] = []
         rows = _GrowingArray(self.n_rows)
-        labels = [np.array(self.schema.classes or ())[:0]]
-        owners: dict[str, list[Any]] = {name: [np.empty(0, OWNED[name])] for name in self.owners}
-        for X, y, *own in self.batches(on_bytes):
+        columns = {name: [np.empty(0, dtype)] for name, dtype in self._types().items()}
+        for X, y, owners in self._blocks(on_bytes):
             (blocks if self.sparse else rows).append(X)
-            if y is not None:
-                labels.append(y)
-            for name in self.owners:
-                owners[name].append(own[0][name])
-        whole: Any = None
-        if not self.sparse:
-            whole = rows.whole(self.n_features)
-        elif blocks:
-            whole = sparse.vstack(blocks, format="csr")
+            for name, parts in columns.items():
+                parts.append(y if name == "y" else owners[name])
+        whole: Any
+        if self.sparse:
+            none = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
+            whole = sparse.vstack(blocks or [none], format="csr")
         else:
-            whole = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
-        found = whole, np.concatenate(labels) if self.labelled else None
-        joined = {name: np.concatenate(parts) for name, parts in owners.items()}
+            whole = rows.whole(self.n_features)
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        found = whole, joined.pop("y", None)
         return (*found, joined) if joined else found
 
     def to_partitions(
@@ -402,9 +406,7 @@ class Table:
         kinds: dict[str, Any] = {"X": (np.float32, (self.n_features,))}
         if self.sparse:
             kinds = {name: (dtype,) for name, dtype in CSR_FILES.items()}
-        if self.labelled:
-            kinds["y"] = (np.array(self.schema.classes).dtype,)
-        kinds |= {name: (OWNED[name],) for name in self.owners}
+        kinds |= {name: (dtype,) for name, dtype in self._types().items()}
         with ExitStack() as undo:
             writers = {}
             for name, kind in kinds.items():
@@ -413,18 +415,14 @@ class Table:
             if self.sparse:
                 writers["indptr"].append(np.zeros(1, dtype=np.int64))
             n_rows = 0
-            for X, y, *own in self.batches(on_bytes):
+            for X, y, owners in self._blocks(on_bytes):
                 n_rows += X.shape[0]
+                columns = {"X": X, "y": y, **owners}
                 if self.sparse:
-                    writers["indptr"].append(X.indptr[1:] + np.int64(writers["data"].n_rows))
-                    writers["indices"].append(X.indices)
-                    writers["data"].append(X.data)
-                else:
-                    writers["X"].append(X)
-                if y is not None:
-                    writers["y"].append(y)
-                for name in self.owners:
-                    writers[name].append(own[0][name])
+                    columns |= {"data": X.data, "indices": X.indices}
+                    columns["indptr"] = X.indptr[1:] + np.int64(writers["data"].n_rows)
+                for name, writer in writers.items():
+                    writer.append(columns[name])
             if not n_rows:
                 raise TableError(f"{os.path.basename(self.path)}: the table has no rows")
             for writer in writers.values():
@@ -437,9 +435,8 @@ class Table:
             parts = {name: parts_of(maps[name], cuts) for name in maps if name not in CSR_FILES}
             if self.sparse:
                 parts["X"] = _csr_parts(maps, self.n_features, cuts)
-            owners = [parts[name] for name in self.owners]
             found = Partitions.from_loaders(
-                together(parts["X"], parts.get("y"), owners),
+                together(parts["X"], parts.get("y"), [parts[name] for name in self.owners]),
                 n_features=self.n_features,
                 n_rows=n_rows,
                 sparse=self.sparse,
