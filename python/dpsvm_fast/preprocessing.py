@@ -32,6 +32,7 @@ from dpsvm_fast.estimators.frames import feature_names
 from dpsvm_fast.estimators.gradient import next_seed
 from dpsvm_fast.estimators.inputs import (
     FEATURE_FACTS,
+    MAX_FEATURES,
     ArrayRows,
     Bounds,
     broadcast_bounds,
@@ -42,7 +43,6 @@ from dpsvm_fast.estimators.inputs import (
     feature_facts,
     public_map,
 )
-from dpsvm_fast.estimators.parameters import checked_copy, integer, one_of, real, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.moments import (
@@ -455,11 +455,6 @@ def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
     return point
 
 
-def checked_n_components(name: str, value: object) -> int | None:
-    """Check a number of components, or None."""
-    return None if value is None else check.check_integer(name, value, 1)
-
-
 @dataclass(eq=False, repr=False)
 class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     r"""Project rows onto principal components of a noisy matrix of second moments.
@@ -563,7 +558,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     (16, 64)
     """
 
-    n_components: Annotated[int | None, checked_n_components] = None
+    n_components: Annotated[int | None, param.or_word(None, param.integer(1, MAX_FEATURES))] = None
     epsilon: param.Epsilon = 1.0
     delta: param.Delta = 1e-6
     _: KW_ONLY
@@ -686,7 +681,7 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
             X is invalid; the message does not quote it.
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
-        probe = checked_copy(self)
+        probe = param.checked_copy(self)
         attributes = probe._fitted_attributes(checked_training_rows(probe, X))
         for name in FEATURE_FACTS:
             self.__dict__.pop(name, None)
@@ -795,7 +790,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
     def _map(self, X: Any, names: Any = None) -> Any:
         """Return the public map for rows with this number of features."""
         names = vars(self).get("feature_names_in_", names)
-        bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1], names)
+        bounds = broadcast_bounds(param.checked_copy(self).bounds, X.shape[1], names)
         return public_map(bounds, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
@@ -965,7 +960,9 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
             X is invalid; the message does not quote it. Nothing was spent.
         """
         checked = self.checked()
-        asked = {name: getattr(checked, name) for name in tests_of(type(self)) if name not in FREE}
+        asked = {
+            name: getattr(checked, name) for name in param.tests_of(type(self)) if name not in FREE
+        }
         before = running_before(self, asked, n_periods)
         checked.__dict__["_next"] = before
         if not checked.delta:
@@ -1273,7 +1270,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         InvalidParameterError, TypeError
             Parameters are invalid or do not fit the number of features.
         """
-        checked = checked_copy(self)
+        checked = param.checked_copy(self)
         knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
         if len(knots) != n_features:
             raise InvalidParameterError(
@@ -1465,9 +1462,9 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     shape: Annotated[Any, checked_lengths]
     cells: Annotated[Any, param.plain(checked_cells)] = 4
-    n_orientations: Annotated[int, integer(1, MAX_PIXELS)] = 8
+    n_orientations: Annotated[int, param.integer(1, MAX_PIXELS)] = 8
     _: KW_ONLY
-    order: Annotated[int, integer(1, 2)] = 1
+    order: Annotated[int, param.integer(1, 2)] = 1
     n_threads: param.Threads = None
 
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
@@ -1489,7 +1486,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
             Features in the precision of X, with the orientations of a cell adjacent; with
             ``order=2`` those of edges of edges follow.
         """
-        checked = checked_copy(self)
+        checked = param.checked_copy(self)
         X = checked_rows(self, X)
         n_threads: Any = checked.n_threads
         first, *more = checked.grids(X.shape[1])
@@ -1524,7 +1521,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         InvalidParameterError, TypeError
             Parameters are invalid or do not fit the number of pixels.
         """
-        checked = checked_copy(self)
+        checked = param.checked_copy(self)
         height, width, channels = (*checked.shape, 1)[:3]
         if height * width * channels != n_features:
             raise InvalidParameterError(
@@ -1619,10 +1616,10 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     True
     """
 
-    n_components: Annotated[int, integer(1, MAX_COMPONENTS)] = 1000
-    gamma: Annotated[float, real(SMALLEST_GAMMA, LARGEST_GAMMA)] = 1.0
+    n_components: Annotated[int, param.integer(1, MAX_COMPONENTS)] = 1000
+    gamma: Annotated[float, param.real(SMALLEST_GAMMA, LARGEST_GAMMA)] = 1.0
     _: KW_ONLY
-    kernel: Annotated[str, one_of(*KERNELS)] = "rbf"
+    kernel: Annotated[str, param.one_of(*KERNELS)] = "rbf"
     orthogonal: param.Flag = True
     random_state: param.Seed = None
     n_threads: param.Threads = None

@@ -199,10 +199,8 @@ def checked_schema(value: Any) -> TableSchema:
     if isinstance(value, TableSchema):
         return value
     if not isinstance(value, Mapping):
-        raise InvalidTypeError(
-            f"schema: got {type(value).__name__}, expected a TableSchema or a dict such as "
-            '{"columns": {"age": {"bounds": [0, 100]}}}; TableSchema.load reads a file'
-        )
+        accepted = 'a TableSchema or a dict such as {"columns": {"age": {"bounds": [0, 100]}}}'
+        raise InvalidTypeError.of("schema", value, f"{accepted}; TableSchema.load reads a file")
     return TableSchema.from_dict(value)
 
 
@@ -256,10 +254,8 @@ def _table(X: Any) -> tuple[Any, list[str]]:
     """Return a table whose columns are items, with their names; no column is taken out yet."""
     table = tabular(X)
     if table is None and not isinstance(X, Mapping):
-        raise InvalidTypeError(
-            f"X: got {type(X).__name__}, expected a data frame of pandas, polars or pyarrow, or a "
-            "dict of arrays: columns are found by name"
-        )
+        accepted = "a data frame of pandas, polars or pyarrow, or a dict of arrays"
+        raise InvalidTypeError.of("X", X, f"{accepted}: columns are found by name")
     names = list(X) if table is None else column_names(table)
     if not all(isinstance(name, str) for name in names):
         raise InvalidTypeError("X: expected strings as column names")

@@ -105,21 +105,18 @@ class SomeRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Loaders:
-    """Loader that combines loaders of rows, labels and other columns."""
+    """Loader that combines loaders of rows, labels (or None) and other columns."""
 
-    rows: Any
-    labels: Any
-    owners: tuple[Any, ...] = ()
+    parts: tuple[Any, ...]
 
     @property
     def nbytes(self) -> int:
         """Estimate the bytes of a pickle."""
-        return sum(getattr(one, "nbytes", 0) for one in (self.rows, self.labels, *self.owners))
+        return sum(getattr(one, "nbytes", 0) for one in self.parts)
 
     def __call__(self) -> tuple[Any, ...]:
         """Return rows, labels, and the rest."""
-        labels = None if self.labels is None else self.labels()
-        return self.rows(), labels, *(one() for one in self.owners)
+        return tuple(None if one is None else one() for one in self.parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,8 +248,8 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:
     """Return loaders of parts of the rows together with the same parts of the other columns."""
-    others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
-    return list(map(Loaders, rows, labels or [None] * len(rows), others))
+    columns = rows, labels or [None] * len(rows), *owners
+    return [Loaders(parts) for parts in zip(*columns, strict=True)]
 
 
 def by_persons(
@@ -544,8 +541,7 @@ class Partitions:
         if X.ndim != 2 or X.shape[1] == 0:
             raise InvalidParameterError("X: expected two dimensions and at least one column")
         if y is not None:
-            y = label_values(y)
-            y = y if isinstance(y, np.ndarray) else np.asarray(y)
+            y = np.asanyarray(label_values(y))
             if y.shape != (X.shape[0],):
                 raise InvalidParameterError("y: expected one label for each row")
         n_rows, order, owners = X.shape[0], None, []
@@ -712,17 +708,17 @@ class Partitions:
                     "use fit(..., resident=True) to keep rows in memory"
                 )
         names, blocks, known = blocks_of(X)
-        columns: list[list[Any]] = [[None] * len(blocks)] if y is None else []
+        columns = {"X": blocks, "y": [None] * len(blocks)}
         for name, value in given.items():
-            own = blocks if name == "X" else list(np.ravel(value.to_delayed()))
-            if len(own) != len(blocks):
+            if name != "X":
+                columns[name] = list(np.ravel(value.to_delayed()))
+            if len(columns[name]) != len(blocks):
                 raise InvalidParameterError(
                     f"{name}: expected as many blocks as X has, with the same rows"
                 )
-            columns.insert(0 if name == "X" else len(columns), own)
         counted = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
         return cls(
-            tuple(DaskBlock(dask.optimize(*row)) for row in zip(*columns, strict=True)),
+            tuple(DaskBlock(dask.optimize(*row)) for row in zip(*columns.values(), strict=True)),
             int(X.shape[1]),
             n_rows=counted if known is None else known,
             sparse=bool(sparse.issparse(getattr(X, "_meta", None))),

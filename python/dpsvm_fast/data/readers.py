@@ -153,6 +153,13 @@ class CountedText:
             content: bytes = self._text.read(size)
         return content
 
+    def too_long(self, n_bytes: int, reason: str) -> TableError:
+        """Return the error for a row that exceeds its memory limit."""
+        return TableError(
+            f"{self.file}: row {self.n_rows + 1} is longer than {n_bytes >> 10} KiB; {reason}; "
+            f"else {MEMORY_ADVICE}"
+        )
+
     def close(self) -> None:
         """Close the file."""
         self._text.close()
@@ -190,10 +197,11 @@ def _damaged(file: str) -> TableError:
     return TableError(f"{file}: the file is damaged or cut off; copy it again")
 
 
-def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
-    """Return the error for a row that exceeds its memory limit."""
+def too_wide(file: str, row: str, most: int) -> TableError:
+    """Return the error for rows with too many columns."""
     return TableError(
-        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MEMORY_ADVICE}"
+        f"{file}: {row}, expected at most {most}; save wider tables as LIBSVM text, or "
+        f"{MEMORY_ADVICE}"
     )
 
 
@@ -277,8 +285,7 @@ class Lookup:
         if isinstance(value, bool):
             missing = int(value)
         elif value is not None:
-            missing = declared.index(value) if value in declared else ZEROS
-            assert missing >= 0 or value == NONE
+            missing = ZEROS if value == NONE else declared.index(value)
         found = Lookup(declared, missing_texts, missing=missing, undeclared=undeclared)
         if column.boolean:
             found._codes |= {"False": 0, "FALSE": 0, "True": 1, "TRUE": 1}
@@ -594,10 +601,7 @@ class RowDecoder:
         self._alike = schema.all_other_columns if by_place and schema.is_uniform else None
         self._width = schema.n_features
         if 4 * self._width > room // ROW_SHARE:
-            raise TableError(
-                f"{file}: a row has {self._width} features, expected at most "
-                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or {MEMORY_ADVICE}"
-            )
+            raise too_wide(file, f"a row has {self._width} features", room // ROW_SHARE // 4)
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
         # For each column its first feature and, unless cells are its numbers, their codes.
@@ -988,8 +992,7 @@ def whole_records(
         parts.append(piece[last:])
         length += len(piece) - last
         if length > longest:
-            reason = "a line break may be missing, or a quote not closed"
-            raise too_long(source.file, source.n_rows + 1, longest, reason)
+            raise source.too_long(longest, "a line break may be missing, or a quote not closed")
     if records.end_inside():
         raise TableError(
             f"{source.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
@@ -1591,23 +1594,16 @@ def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
 
 def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
     """Return which buffers of a batch belong to some columns; None if unknown."""
-    from pyarrow import types
-
-    def count(kind: Any) -> int | None:
-        if types.is_null(kind):
-            return 0
-        plain = types.is_primitive(kind) or types.is_dictionary(kind) or types.is_decimal(kind)
-        if plain or types.is_boolean(kind) or types.is_fixed_size_binary(kind):
-            return 2
-        texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-        return 3 if any(test(kind) for test in texts) else None
+    import pyarrow as pa
 
     found: set[int] = set()
     before = 0
     for field in schema:
-        n = count(field.type)
-        if n is None:
+        if field.type.num_fields or "view" in str(field.type):
+            # Nested values, and texts in any number of buffers.
             return None
+        is_null = pa.types.is_null(field.type)
+        n = 0 if is_null else len(pa.array([], field.type).buffers())
         if field.name in names:
             found.update(range(before, before + n))
         before += n
@@ -1661,11 +1657,8 @@ class NpzSource(Source):
                     )
                 self._row_bytes += labels.row_bytes
             if self._row_bytes > self.room // NPZ_ROW_SHARE:
-                raise TableError(
-                    f"{self.file}: X: a row takes {self._row_bytes} bytes, expected at most "
-                    f"{self.room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or "
-                    f"{MEMORY_ADVICE}"
-                )
+                row = f"X: a row takes {self._row_bytes} bytes"
+                raise too_wide(self.file, row, self.room // NPZ_ROW_SHARE)
             return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
@@ -1859,8 +1852,7 @@ class LibsvmSource(Source):
                 rest = []
             rest.append(text[cut:])
             if sum(map(len, rest)) > longest:
-                reason = "a line break may be missing"
-                raise too_long(self.file, source.n_rows + 1, longest, reason)
+                raise source.too_long(longest, "a line break may be missing")
         if any(rest):
             yield b"".join(rest)
 

@@ -595,9 +595,6 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         raise SchemaError(f"{name}: {error}; expected a schema file") from None
     try:
         text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise SchemaError(f"{name}: expected text in UTF-8") from None
-    try:
         return _json(text) if suffix == ".json" else _toml(text)
     except (ValueError, RecursionError) as error:
         language = suffix[1:].upper()
@@ -1120,10 +1117,10 @@ class TableSchema:
             The schema does not state the width, or ignores columns.
         """
         found = self
-        for role in self.owners if owned else ():
+        if owned and self.owners:
             raise SchemaError(
-                f"{self.origin}: {role}: expected a file with column names (CSV, Parquet or "
-                f"Arrow), which {file} lacks"
+                f"{self.origin}: {next(iter(self.owners))}: expected a file with column names "
+                f"(CSV, Parquet or Arrow), which {file} lacks"
             )
         if width == 0:
             raise TableError(f"{file}: has no feature columns")
