@@ -241,6 +241,18 @@ def numbers(values: Any) -> NDArray[np.float32]:
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float32)
 
 
+class Numbers:
+    """Column whose cells are numbers themselves, in place of codes."""
+
+    def codes(self, values: Any) -> NDArray[Any]:
+        """Return the numbers; a text file has them already, as 4 bytes each."""
+        found: NDArray[Any] = values[1] if isinstance(values, tuple) else numbers(values)
+        return found
+
+    def forget(self) -> None:
+        """Release nothing: no cell is kept."""
+
+
 class Lookup:
     """Codes of the values of one column.
 
@@ -271,10 +283,10 @@ class Lookup:
         self._known: tuple[Any, Any, NDArray[Any]] | None = None
 
     @staticmethod
-    def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | None:
-        """Return the lookup for a column of categories, booleans, dates or text; else None."""
+    def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | Numbers:
+        """Return what makes numbers or codes of the cells of a column."""
         if column.bounds is not None:
-            return None
+            return NUMBERS
         if column.dates is not None:
             return Dates(column.dates[0], missing_texts)
         if column.text is not None:
@@ -444,6 +456,9 @@ class Words(Numbered):
         return self._missing if value.strip() in self._missing_texts else self._number(value)
 
 
+# All columns of numbers are alike: there may be hundreds of thousands.
+NUMBERS = Numbers()
+
 # Blocks of columns to rows of features and to labels.
 
 
@@ -529,7 +544,7 @@ class PersonDecoder(Numbered):
         return self._number(hashlib.blake2b(text.encode(), digest_size=16, key=self._key).digest())
 
 
-class WeightDecoder:
+class WeightDecoder(Numbers):
     """Decoder that checks weights.
 
     Parameters
@@ -604,8 +619,8 @@ class RowDecoder:
             raise too_wide(file, f"a row has {self._width} features", room // ROW_SHARE // 4)
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
-        # For each column its first feature and, unless cells are its numbers, their codes.
-        self._columns: list[tuple[int, Column, Lookup | None]] = []
+        # For each column its first feature, and what makes numbers or codes of its cells.
+        self._columns: list[tuple[int, Column, Lookup | Numbers]] = []
         # Public replacements for missing numbers; NaN where there are none.
         self._fill = np.full(self._width, np.nan, dtype=np.float32)
         if self._alike is not None and self._alike.fill is not None:
@@ -616,16 +631,16 @@ class RowDecoder:
             if column.is_number and column.fill is not None:
                 self._fill[place] = column.fill
             place += column.width
-        self._is_matrix = all(lookup is None for _, _, lookup in self._columns)
+        self._is_matrix = all(lookup is NUMBERS for _, _, lookup in self._columns)
         self.labels = LabelDecoder(schema, file) if labelled else None
         decoders: dict[str, Any] = {"person": PersonDecoder, "weight": WeightDecoder}
         self.owners: dict[str, Any] = {
             OWNERS[role]: decoders[role](schema, file) for role in (schema.owners if owned else ())
         }
-        # Lookups of all columns that are read, in their order; None for numbers.
-        self._lookups: list[Lookup | None] = [lookup for _, _, lookup in self._columns]
+        # Of all columns that are read, in their order.
+        self._lookups: list[Any] = [lookup for _, _, lookup in self._columns]
         self._lookups += [] if self.labels is None else [self.labels]
-        self._lookups += [one if isinstance(one, Lookup) else None for one in self.owners.values()]
+        self._lookups += self.owners.values()
 
     def place(self, number: int) -> int | None:
         """Return the feature index of a numeric column; None for other columns."""
@@ -634,27 +649,21 @@ class RowDecoder:
 
     def is_number(self, number: int) -> bool:
         """Return whether a column holds numbers, not coded values."""
-        return self._lookups[number] is None
+        return isinstance(self._lookups[number], Numbers)
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
         """Return the cells of one column as numbers or codes of 4 bytes each.
 
         Input is an Arrow or NumPy array, or of a text file: words, and their places or numbers.
         """
-        lookup = self._lookups[number]
-        if lookup is None:
-            found: NDArray[np.int32] = (
-                values[1] if isinstance(values, tuple) else numbers(values).view(np.int32)
-            )
-            return found
-        codes = lookup.codes(values)
+        codes: NDArray[Any] = self._lookups[number].codes(values)
         if codes.dtype.kind == "f":
-            return codes.astype(np.float32).view(np.int32)
-        return codes.astype(np.int32)
+            return codes.astype(np.float32, copy=False).view(np.int32)
+        return codes.astype(np.int32, copy=False)
 
     def forget(self) -> None:
         """Release the texts of cells that have become rows."""
-        for lookup in filter(None, self._lookups):
+        for lookup in self._lookups:
             lookup.forget()
 
     def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
@@ -669,9 +678,7 @@ class RowDecoder:
         """
         X = np.zeros((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
-        numeric = [
-            (j, place) for j, (place, _, lookup) in enumerate(self._columns) if lookup is None
-        ]
+        numeric = [(j, p) for j, (p, _, lookup) in enumerate(self._columns) if lookup is NUMBERS]
         for start in range(0, len(X), tile):
             stop = start + tile
             for j, place in numeric:
@@ -693,7 +700,7 @@ class RowDecoder:
             Number of preceding rows, for messages.
         """
         for j, (place, column, lookup) in enumerate(self._columns):
-            if lookup is None:
+            if lookup is NUMBERS:
                 continue
             codes = cells[j]
             if column.is_number:
@@ -1796,7 +1803,10 @@ LIBSVM_BLOCK = 2**20
 
 LIBSVM_BLOCK_SHARE, LIBSVM_ROW_SHARE = 256, 64
 
-COMMENT = re.compile(rb"#[^\n]*")
+# Records are lines: nothing is quoted.
+LINES = TextFormat(quote="")
+
+COMMENT = re.compile(rb"#[^\r\n]*")
 
 ENTRY = re.compile(
     rb"(?<!\S)([0-9]+):([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?!\S)"
@@ -1830,9 +1840,10 @@ class LibsvmSource(Source):
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
-        decoder = self._decoder
+        decoder, longest = self._decoder, self.room // LIBSVM_ROW_SHARE
+        block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
         with contextlib.closing(CountedText(self.path)) as source:
-            for text in self._texts(source):
+            for text in whole_records(source, LINES, " ", block, longest):
                 before = source.n_rows
                 X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text, before)
                 if X.shape[0]:
@@ -1840,27 +1851,11 @@ class LibsvmSource(Source):
                 source.n_rows += X.shape[0]
                 progress(source.n_bytes)
 
-    def _texts(self, source: CountedText) -> Iterator[bytes]:
-        """Yield blocks of whole lines."""
-        rest: list[bytes] = []
-        block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
-        longest = self.room // LIBSVM_ROW_SHARE
-        while text := source.read(block):
-            cut = text.rfind(b"\n") + 1
-            if cut:
-                yield b"".join([*rest, text[:cut]])
-                rest = []
-            rest.append(text[cut:])
-            if sum(map(len, rest)) > longest:
-                raise source.too_long(longest, "a line break may be missing")
-        if any(rest):
-            yield b"".join(rest)
-
     def _parsed(self, text: bytes, before: int) -> tuple[Any, list[bytes]]:
         """Return a matrix, and labels as text."""
         labels: list[bytes] = []
         entries: list[bytes] = []
-        for line in filter(None, map(bytes.strip, text.split(b"\n"))):
+        for line in filter(None, map(bytes.strip, text.splitlines())):
             first, *more = line.split(None, 1)
             if b":" in first:
                 entries.append(line)
@@ -1890,7 +1885,7 @@ class LibsvmSource(Source):
 
     def _fault(self, text: bytes, before: int) -> TableError:
         """Return the error for the first invalid row."""
-        rows = (line.split() for line in text.split(b"\n"))
+        rows = (line.split() for line in text.splitlines())
         for row, tokens in enumerate(filter(None, rows), start=before + 1):
             reason = self._reason(tokens)
             if reason is not None:
