@@ -768,6 +768,8 @@ class ClusterExecutor:
         self._client, self._loaders = client, list(loaders)
         self._n_threads, self._resident = n_threads, resident
         self._token = uuid.uuid4().hex
+        # Tasks of the current sum, and what is kept on workers for all sums.
+        self._running: list[Any] = []
         self._held: dict[int, Any] = {}
         self._home: dict[int, str] = {}
         self._recipe: tuple[Recipe, Any] | None = None
@@ -784,13 +786,14 @@ class ClusterExecutor:
             No worker is left, or a task could not run on any worker.
         """
         self._n_runs += 1
-        futures: list[Any] = []
         try:
-            few = self._submitted(recipe, operation, futures)
+            few = self._submitted(recipe, operation)
             share = merged([self._awaited(future) for future in few])
         except BaseException:
-            _release(futures)
+            _release(self._running)
             raise
+        finally:
+            self._running = []
         # Workers may have joined since they were asked.
         _one_build(share.builds | {self._build}, "the budget is spent")
         return share
@@ -811,32 +814,29 @@ class ClusterExecutor:
             # bounded, and dropped for the next fits.
             return
 
-    def _submitted(self, recipe: Recipe, operation: Operation, futures: list[Any]) -> list[Any]:
-        """Submit all tasks and add them to ``futures``; return the futures of the last sums."""
+    def _submitted(self, recipe: Recipe, operation: Operation) -> list[Any]:
+        """Submit all tasks; return the futures of the last sums."""
         threads = self._client.nthreads()
         if not threads:
             raise ClusterError(NO_WORKERS)
         with warnings.catch_warnings():
             # Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it.
             warnings.filterwarnings("ignore", message="Sending large graph")
-            for place, (bundle, worker) in enumerate(self._bundles(threads)):
-                held = [(i, self._loader(i)) for i in bundle]
-                futures.append(
-                    self._submit(
-                        share_of_bundle,
-                        held,
-                        self._held_recipe(recipe),
-                        operation,
-                        self._token,
-                        self._n_threads,
-                        resident=self._resident,
-                        name=f"sum-{place}",
-                        workers=worker,
-                        # Should that one be lost.
-                        allow_other_workers=worker is not None,
-                    )
+            given = self._held_recipe(recipe), operation, self._token, self._n_threads
+            shares = [
+                self._submit(
+                    share_of_bundle,
+                    [(i, self._loader(i)) for i in bundle],
+                    *given,
+                    resident=self._resident,
+                    name=f"sum-{place}",
+                    workers=worker,
+                    # Should that one be lost.
+                    allow_other_workers=worker is not None,
                 )
-            return self._added(list(futures), futures)
+                for place, (bundle, worker) in enumerate(self._bundles(threads))
+            ]
+            return self._added(shares)
 
     def _bundles(self, threads: dict[str, int]) -> Iterator[tuple[list[int], str | None]]:
         """Yield the partitions of each task, and the worker where it belongs."""
@@ -857,7 +857,7 @@ class ClusterExecutor:
                 if own[k :: threads[worker]]:
                     yield own[k :: threads[worker]], worker
 
-    def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
+    def _added(self, level: list[Any]) -> list[Any]:
         """Add all shares, a few at a time, by a tree of tasks with priority over others."""
         depth = 0
         while len(level) > FAN_IN:
@@ -866,7 +866,6 @@ class ClusterExecutor:
                 self._submit(merged, group, name=f"tree-{depth}-{k}", priority=1)
                 for k, group in enumerate(groups)
             ]
-            futures += level
             depth += 1
         return level
 
@@ -911,7 +910,8 @@ class ClusterExecutor:
     def _submit(self, function: Any, *given: Any, name: str, **how: Any) -> Any:
         """Submit a task under a unique name, so that a repetition is the same task."""
         key = f"dpsvm-{self._token}-{self._n_runs}-{name}"
-        return self._client.submit(function, *given, key=key, pure=False, **how)
+        self._running.append(self._client.submit(function, *given, key=key, pure=False, **how))
+        return self._running[-1]
 
 
 def _release(futures: list[Any]) -> None:

@@ -113,12 +113,23 @@ class Source(ABC):
 
     @abstractmethod
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows, labels and owners in order; ``progress`` receives the bytes read so far."""
+        """Yield rows, labels and owners in order; ``progress`` receives the bytes read so far.
+
+        Raises
+        ------
+        RowFault
+            A row is refused.
+        TableError
+            The file is refused.
+        """
 
     def _made_decoder(self) -> Any:
         """Return the decoder that converts cells to rows in every pass."""
+        width, most = self.schema.n_features, self.room // ROW_SHARE // 4
+        if width > most:
+            raise too_wide(self.file, f"a row has {width} features", most)
         how: dict[str, Any] = {"labelled": self.labelled, "owned": self.owned, "room": self.room}
-        return RowDecoder(self.schema, file=self.file, by_place=self.by_place, **how)
+        return RowDecoder(self.schema, by_place=self.by_place, **how)
 
 
 class CountedText:
@@ -133,12 +144,10 @@ class CountedText:
     ----------
     file : str
         File name for messages.
-    n_rows : int
-        Number of rows that its reader has returned so far.
     """
 
     def __init__(self, path: str) -> None:
-        self.file, self.n_rows = os.path.basename(path), 0
+        self.file = os.path.basename(path)
         self._file = open(path, "rb")  # noqa: SIM115
         self._text: Any = gzip.GzipFile(fileobj=self._file) if is_compressed(path) else self._file
 
@@ -152,13 +161,6 @@ class CountedText:
         with reading(self.file, *DAMAGED):
             content: bytes = self._text.read(size)
         return content
-
-    def too_long(self, n_bytes: int, reason: str) -> TableError:
-        """Return the error for a row that exceeds its memory limit."""
-        return TableError(
-            f"{self.file}: row {self.n_rows + 1} is longer than {n_bytes >> 10} KiB; {reason}; "
-            f"else {MEMORY_ADVICE}"
-        )
 
     def close(self) -> None:
         """Close the file."""
@@ -218,10 +220,28 @@ TRUTH: tuple[Category, ...] = ("false", "true")
 MAX_TEXTS = 2**12
 
 
-def cell_error(file: str, row: int | None, column: str, reason: str) -> TableError:
-    """Return the error for a cell, with its place: rows count from 1, without the header."""
-    place = "" if row is None else f"row {row}, "
-    return TableError(f"{file}: {place}column {quoted(column)}: {reason}")
+class RowFault(Exception):
+    """Row that is refused. Who reads the file knows how many rows were returned before.
+
+    Parameters
+    ----------
+    reason : str
+        Text that quotes no cell.
+    row : int, default=0
+        Number of rows before it that have not been returned.
+    column : str or None, default=None
+        Column, if it is the fault of one cell.
+    """
+
+    def __init__(self, reason: str, row: int = 0, column: str | None = None) -> None:
+        super().__init__(reason)
+        self.row, self.column = row, column
+
+    def error(self, file: str, n_returned: int | None) -> TableError:
+        """Return the error for the user; rows count from 1, without the header, or not at all."""
+        place = [] if n_returned is None else [f"row {n_returned + self.row + 1}"]
+        place += [] if self.column is None else [f"column {quoted(self.column)}"]
+        return TableError(f"{file}: {', '.join(place)}: {self}")
 
 
 def numbers(values: Any) -> NDArray[np.float32]:
@@ -248,9 +268,6 @@ class Numbers:
         """Return the numbers; a text file has them already, as 4 bytes each."""
         found: NDArray[Any] = values[1] if isinstance(values, tuple) else numbers(values)
         return found
-
-    def forget(self) -> None:
-        """Release nothing: no cell is kept."""
 
 
 class Lookup:
@@ -345,9 +362,6 @@ class Lookup:
     def _of_unique(self, values: Iterable[Any]) -> NDArray[Any]:
         """Return the codes of distinct values."""
         return np.fromiter(map(self._code, values), dtype=self.kind)
-
-    def forget(self) -> None:
-        """Release the values of cells that have become rows; nothing is stored in this class."""
 
     def _code(self, value: Any) -> float:
         """Return the code of one cell."""
@@ -485,27 +499,24 @@ class LabelDecoder(Lookup):
     ----------
     schema : TableSchema
         Schema with classes.
-    file : str
-        File name for messages.
     """
 
-    def __init__(self, schema: TableSchema, file: str) -> None:
+    def __init__(self, schema: TableSchema) -> None:
         if schema.classes is None:
             raise SchemaError(
                 f"{schema.origin}: classes: missing; write the public labels, for example "
                 'classes = ["no", "yes"] or classes = [0, 1]'
             )
         super().__init__(schema.classes, schema.text.missing_values)
-        self._file, self._target = file, schema.target
+        self._name = schema.target if isinstance(schema.target, str) else "label"
         self._classes = np.array(schema.classes)
 
-    def decode(self, codes: NDArray[Any], before: int) -> NDArray[Any]:
-        """Return the labels of codes; ``before`` rows precede them."""
+    def decode(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the labels of codes."""
         missing = (codes == MISSING)[codes < 0][:1].any()
         reason = "no label" if missing else "a label that is not one of the declared classes"
         reason = f"{reason}; correct the file, or classes in the schema"
-        name = self._target if isinstance(self._target, str) else "label"
-        _check_cells(codes >= 0, self._file, before, name, reason)
+        _check_cells(codes >= 0, self._name, reason)
         found: NDArray[Any] = self._classes[codes]
         return found
 
@@ -520,19 +531,16 @@ class PersonDecoder(Numbered):
     ----------
     schema : TableSchema
         Schema with the column of persons.
-    file : str
-        File name for messages.
     """
 
-    def __init__(self, schema: TableSchema, file: str) -> None:
+    def __init__(self, schema: TableSchema) -> None:
         super().__init__(schema.text.missing_values)
-        self._file, self._name = file, str(schema.person)
+        self._name = str(schema.person)
         self._key = secrets.token_bytes(32)
 
-    def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
-        """Return the digests of codes; ``before`` rows precede them."""
-        reason = "no person id; every row needs one"
-        _check_cells(codes >= 0, self._file, before, self._name, reason)
+    def decode(self, codes: NDArray[np.int32]) -> NDArray[np.bytes_]:
+        """Return the digests of codes."""
+        _check_cells(codes >= 0, self._name, "no person id; every row needs one")
         return np.array(self._kept, dtype="S16")[codes]
 
     def _code_of_value(self, value: Any) -> float:
@@ -551,28 +559,23 @@ class WeightDecoder(Numbers):
     ----------
     schema : TableSchema
         Schema with the column of weights.
-    file : str
-        File name for messages.
     """
 
-    def __init__(self, schema: TableSchema, file: str) -> None:
-        self._file, self._name = file, str(schema.weight)
+    def __init__(self, schema: TableSchema) -> None:
+        self._name = str(schema.weight)
 
-    def decode(self, cells: NDArray[np.int32], before: int) -> NDArray[np.float64]:
-        """Return the weights in cells; ``before`` rows precede them."""
+    def decode(self, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the weights in cells."""
         found = cells.view(np.float32).astype(np.float64)
         right = np.isfinite(found) & (found >= 0.0)
-        reason = "not a finite, non-negative weight"
-        _check_cells(right, self._file, before, self._name, reason)
+        _check_cells(right, self._name, "not a finite, non-negative weight")
         return found
 
 
-def _check_cells(
-    right: NDArray[np.bool_], file: str, before: int, column: str, reason: str
-) -> None:
-    """Refuse the first invalid cell of a column; ``before`` rows precede it."""
+def _check_cells(right: NDArray[np.bool_], column: str, reason: str) -> None:
+    """Refuse the first invalid cell of a column."""
     if not right.all():
-        raise cell_error(file, before + int(right.argmin()) + 1, column, reason)
+        raise RowFault(reason, int(right.argmin()), column)
 
 
 class RowDecoder:
@@ -583,16 +586,12 @@ class RowDecoder:
     schema : TableSchema
         Schema with every column named.
     labelled : bool
-    file : str
-        File name for messages.
     owned : bool, default=False
         Whether to read persons and weights, if the schema has them.
     room : int, default=ROOM
         Memory limit for reading, in bytes.
     by_place : bool, default=False
         Whether rows are given as matrices only.
-    names_rows : bool, default=True
-        Whether messages contain row numbers.
 
     Attributes
     ----------
@@ -605,18 +604,13 @@ class RowDecoder:
         schema: TableSchema,
         *,
         labelled: bool,
-        file: str,
         owned: bool = False,
         room: int = ROOM,
         by_place: bool = False,
-        names_rows: bool = True,
     ) -> None:
-        self.schema, self._file, self._names_rows = schema, file, names_rows
         # Columns of a matrix that are all alike need no object each.
         self._alike = schema.all_other_columns if by_place and schema.is_uniform else None
         self._width = schema.n_features
-        if 4 * self._width > room // ROW_SHARE:
-            raise too_wide(file, f"a row has {self._width} features", room // ROW_SHARE // 4)
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
         # For each column its first feature, and what makes numbers or codes of its cells.
@@ -632,10 +626,10 @@ class RowDecoder:
                 self._fill[place] = column.fill
             place += column.width
         self._is_matrix = all(lookup is NUMBERS for _, _, lookup in self._columns)
-        self.labels = LabelDecoder(schema, file) if labelled else None
+        self.labels = LabelDecoder(schema) if labelled else None
         decoders: dict[str, Any] = {"person": PersonDecoder, "weight": WeightDecoder}
         self.owners: dict[str, Any] = {
-            OWNERS[role]: decoders[role](schema, file) for role in (schema.owners if owned else ())
+            OWNERS[role]: decoders[role](schema) for role in (schema.owners if owned else ())
         }
         # Of all columns that are read, in their order.
         self._lookups: list[Any] = [lookup for _, _, lookup in self._columns]
@@ -664,17 +658,21 @@ class RowDecoder:
     def forget(self) -> None:
         """Release the texts of cells that have become rows."""
         for lookup in self._lookups:
-            lookup.forget()
+            if isinstance(lookup, Numbered):
+                lookup.forget()
 
-    def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
+    def rows(self, cells: Cells) -> tuple[Any, ...]:
         """Return features, labels and, if read, persons and weights.
 
         Parameters
         ----------
         cells : sequence of arrays
             Cells of every column, as returned by :meth:`cells`.
-        before : int
-            Number of preceding rows, for messages.
+
+        Raises
+        ------
+        RowFault
+            A cell does not fit the schema.
         """
         X = np.zeros((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
@@ -683,11 +681,9 @@ class RowDecoder:
             stop = start + tile
             for j, place in numeric:
                 X[start:stop, place] = cells[j][start:stop].view(np.float32)
-        return self.finish(X, dict(enumerate(cells)), before)
+        return self.finish(X, dict(enumerate(cells)))
 
-    def finish(
-        self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
-    ) -> tuple[Any, ...]:
+    def finish(self, X: Rows, cells: Mapping[int, NDArray[np.int32]]) -> tuple[Any, ...]:
         """Complete the features once numbers are in place; return what :meth:`rows` returns.
 
         Parameters
@@ -696,8 +692,6 @@ class RowDecoder:
             Features with numbers filled in and zeros elsewhere.
         cells : mapping
             Cells of the other columns by column number.
-        before : int
-            Number of preceding rows, for messages.
         """
         for j, (place, column, lookup) in enumerate(self._columns):
             if lookup is NUMBERS:
@@ -707,7 +701,7 @@ class RowDecoder:
                 # Days since a date.
                 X[:, place] = codes.view(np.float32)
                 continue
-            self._check_codes(codes, column, before)
+            self._check_codes(codes, column)
             if isinstance(lookup, Words):
                 X[:, place : place + column.width] = lookup.features(codes)
             elif column.is_indicated:
@@ -715,22 +709,22 @@ class RowDecoder:
                 X[rows, place + codes[rows]] = 1.0
             else:
                 X[:, place] = codes
-        self._check(X, before)
+        self._check(X)
         behind = (cells[number] for number in itertools.count(len(self._columns)))
-        y = None if self.labels is None else self.labels.decode(next(behind), before)
-        return X, y, {name: one.decode(next(behind), before) for name, one in self.owners.items()}
+        y = None if self.labels is None else self.labels.decode(next(behind))
+        return X, y, {name: one.decode(next(behind)) for name, one in self.owners.items()}
 
-    def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Any, ...]:
+    def matrix(self, block: NDArray[Any], labels: Any) -> tuple[Any, ...]:
         """Return the rows of a matrix file, with columns in schema order."""
         if not self._is_matrix:
             given = [*block.T] if self.labels is None else [*block.T, labels]
-            return self.rows([self.cells(j, one) for j, one in enumerate(given)], before)
+            return self.rows([self.cells(j, one) for j, one in enumerate(given)])
         with np.errstate(over="ignore"):
             X = np.array(block, dtype=np.float32, order="C")
-        self._check(X, before)
-        return X, self.labels and self.labels.decode(self.labels.codes(labels), before), {}
+        self._check(X)
+        return X, self.labels and self.labels.decode(self.labels.codes(labels)), {}
 
-    def _check_codes(self, codes: NDArray[np.int32], column: Column, before: int) -> None:
+    def _check_codes(self, codes: NDArray[np.int32], column: Column) -> None:
         """Refuse values that are missing or not declared, without a public replacement."""
         wrong = np.flatnonzero(codes < ZEROS)
         if not wrong.size:
@@ -739,9 +733,9 @@ class RowDecoder:
         if codes[wrong[0]] == UNDECLARED:
             reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
             reason = reason if column.text is None else "expected text"
-        raise self._wrong(before + int(wrong[0]), column, reason)
+        raise RowFault(reason, int(wrong[0]), column.name)
 
-    def _check(self, X: Rows, before: int) -> None:
+    def _check(self, X: Rows) -> None:
         """Replace missing values by public ones; refuse cells that are not numbers."""
         if np.isfinite(X).all():
             return
@@ -757,11 +751,7 @@ class RowDecoder:
             reason = "not a finite single-precision number" if column.dates is None else NO_DATE
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)
-            raise self._wrong(before + row, column, reason)
-
-    def _wrong(self, row: int, column: Column, reason: str) -> TableError:
-        """Return the error for a cell."""
-        return cell_error(self._file, row + 1 if self._names_rows else None, column.name, reason)
+            raise RowFault(reason, row, column.name)
 
 
 NO_DATE = "not a date such as 2024-12-31 or 2024-12-31 23:59:59"
@@ -910,18 +900,17 @@ class CsvSource(Source):
                     header, text = _split_header(text, self._text, self._delimiter)
                     is_header = not header
                 while at < len(text):
-                    most, before = self._decoder.max_rows, source.n_rows
+                    most = self._decoder.max_rows
                     X, codes, n_rows, words, at, fault = reader.read(text, at, most)
                     if fault is not None:
-                        raise self._wrong(before + n_rows + 1, *fault)
+                        raise self._fault(n_rows, *fault)
                     if not n_rows:
                         break
                     cells = {
                         number: self._decoder.cells(number, (words[j], codes[:n_rows, j]))
                         for j, number in enumerate(coded)
                     }
-                    yield self._decoder.finish(X[:n_rows], cells, before)
-                    source.n_rows += n_rows
+                    yield self._decoder.finish(X[:n_rows], cells)
                 progress(source.n_bytes)
 
     def _reader(self) -> tuple[TextCells, list[int]]:
@@ -947,12 +936,13 @@ class CsvSource(Source):
         )
         return reader, coded
 
-    def _wrong(self, row: int, place: int, reason: str, n_cells: int) -> TableError:
-        """Return the error for an unreadable record, without its cells."""
+    def _fault(self, row: int, place: int, reason: str, n_cells: int) -> RowFault:
+        """Return the fault of an unreadable record, without its cells."""
         if reason == "cells":
-            return TableError(
-                f"{self.file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
-                "file may be cut off, or a cell with the delimiter may need quotes"
+            return RowFault(
+                f"got {n_cells} cells, expected {len(self._names)}; the file may be cut off, or a "
+                "cell with the delimiter may need quotes",
+                row,
             )
         if reason == "text":
             reason = (
@@ -965,7 +955,7 @@ class CsvSource(Source):
                 "declare boolean = true for true and false, and categories = [...] or ignore = "
                 "true for other text"
             )
-        return cell_error(self.file, row, self._names[place], reason)
+        return RowFault(reason, row, self._names[place])
 
 
 def whole_records(
@@ -985,8 +975,10 @@ def whole_records(
 
     Raises
     ------
+    RowFault
+        A record is too long.
     TableError
-        The file is damaged, is not text, ends within quotes, or has a record that is too long.
+        The file is damaged, is not text, or ends within quotes.
     """
     records = RecordEnds(text.quote, delimiter)
     parts: list[bytes] = []
@@ -999,7 +991,10 @@ def whole_records(
         parts.append(piece[last:])
         length += len(piece) - last
         if length > longest:
-            raise source.too_long(longest, "a line break may be missing, or a quote not closed")
+            raise RowFault(
+                f"longer than {longest >> 10} KiB; a line break may be missing, or a quote not "
+                f"closed; else {MEMORY_ADVICE}"
+            )
     if records.end_inside():
         raise TableError(
             f"{source.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
@@ -1040,7 +1035,11 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
     """
     file, longest = os.path.basename(path), room // RECORD_SHARE
     with contextlib.closing(CountedText(path)) as source:
-        start = next(whole_records(source, text, delimiter, min(BLOCK, longest), longest), b"")
+        records = whole_records(source, text, delimiter, min(BLOCK, longest), longest)
+        try:
+            start = next(records, b"")
+        except RowFault as fault:
+            raise fault.error(file, 0) from None
     header, rest = _split_header(start, text, delimiter)
     if not header or len(start) - len(header) - len(rest) > MAX_LINE_BREAKS:
         raise TableError(f"{file}: the file is empty, or begins with blank lines")
@@ -1175,10 +1174,10 @@ class _Columnar(Source):
             batch.validate(full=True)
         return [self._decoder.cells(self._numbers[name], columns[name]) for name in names]
 
-    def _decoded(self, batch: Any, before: int) -> tuple[Any, ...]:
+    def _decoded(self, batch: Any) -> tuple[Any, ...]:
         """Return rows, labels and owners."""
         self._decoder.forget()
-        rows: tuple[Any, ...] = self._decoder.rows(self._cells(batch, self._names), before)
+        rows: tuple[Any, ...] = self._decoder.rows(self._cells(batch, self._names))
         return rows
 
 
@@ -1192,7 +1191,7 @@ class ParquetSource(_Columnar):
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
-        size, before = os.path.getsize(self.path), 0
+        size, n_read = os.path.getsize(self.path), 0
         coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
         with ExitStack() as stack:
             groups = self._groups()
@@ -1202,26 +1201,19 @@ class ParquetSource(_Columnar):
                 file = stack.enter_context(parquet.ParquetFile(self.path, **how))
             for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
                 # Row groups whose columns all fit are read in sequence.
-                for block in (
-                    self._at_once(file, some, before) if fits else self._in_turn(file, some, before)
-                ):
+                for block in (self._at_once if fits else self._in_turn)(file, some):
                     yield block
-                    before += len(block[0])
-                    progress(size * before // max(before, self.n_rows or 0))
-        if before != self.n_rows:
+                    n_read += len(block[0])
+                    progress(size * n_read // max(n_read, self.n_rows or 0))
+        if n_read != self.n_rows:
             raise _damaged(self.file)
 
-    def _at_once(
-        self, file: Any, groups: Iterable[Group], before: int
-    ) -> Iterator[tuple[Any, ...]]:
+    def _at_once(self, file: Any, groups: Iterable[Group]) -> Iterator[tuple[Any, ...]]:
         """Yield rows and labels of row groups, all columns together."""
         for batch in self._batches(file, [group[0] for group in groups], self._names, self._step):
-            yield self._decoded(batch, before)
-            before += batch.num_rows
+            yield self._decoded(batch)
 
-    def _in_turn(
-        self, file: Any, groups: Iterable[Group], before: int
-    ) -> Iterator[tuple[Any, ...]]:
+    def _in_turn(self, file: Any, groups: Iterable[Group]) -> Iterator[tuple[Any, ...]]:
         """Yield rows and labels of row groups, reading a few columns at a time."""
         room, most = self.room // WHOLE_SHARE, self._decoder.max_rows
         texts = any(column.text is not None for column in self.schema.features)
@@ -1246,8 +1238,7 @@ class ParquetSource(_Columnar):
                         raise _damaged(self.file)
                 for start in range(0, n_rows, most):
                     cells = kept.read(start, min(most, n_rows - start))
-                    yield self._decoder.rows(cells, before + start)
-            before += n_rows
+                    yield self._decoder.rows(cells)
 
     def _batches(self, file: Any, groups: list[int], names: list[str], step: int) -> Iterator[Any]:
         """Yield batches of at most ``step`` rows of some columns."""
@@ -1301,7 +1292,7 @@ class ArrowSource(_Columnar):
         """Yield rows, labels and owners."""
         import pyarrow as pa
 
-        size, before = os.path.getsize(self.path), 0
+        size = os.path.getsize(self.path)
         data = mapped_bytes(self.path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
@@ -1326,8 +1317,7 @@ class ArrowSource(_Columnar):
                     batch = batch.select(self._names)
                 for row in range(0, batch.num_rows, self._step):
                     part = batch.slice(row, self._step)
-                    yield self._decoded(part, before)
-                    before += part.num_rows
+                    yield self._decoded(part)
                     _forget(data)
                 # Before the next one is unpacked.
                 batch = part = None
@@ -1681,7 +1671,7 @@ class NpzSource(Source):
                 with reading(self.file, *NPZ_DAMAGED):
                     block = rows.read(count)
                     given = None if labels is None else labels.read(count)
-                yield self._decoder.matrix(block, given, start)
+                yield self._decoder.matrix(block, given)
                 progress(size * (start + count) // n_rows)
 
 
@@ -1836,7 +1826,7 @@ class LibsvmSource(Source):
 
     def _made_decoder(self) -> LabelDecoder | None:
         """Return a decoder for labels only."""
-        return LabelDecoder(self.schema, self.file) if self.labelled else None
+        return LabelDecoder(self.schema) if self.labelled else None
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
@@ -1844,14 +1834,12 @@ class LibsvmSource(Source):
         block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
         with contextlib.closing(CountedText(self.path)) as source:
             for text in whole_records(source, LINES, " ", block, longest):
-                before = source.n_rows
-                X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text, before)
+                X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text)
                 if X.shape[0]:
-                    yield X, decoder and decoder.decode(decoder.codes(labels), before), {}
-                source.n_rows += X.shape[0]
+                    yield X, decoder and decoder.decode(decoder.codes(labels)), {}
                 progress(source.n_bytes)
 
-    def _parsed(self, text: bytes, before: int) -> tuple[Any, list[bytes]]:
+    def _parsed(self, text: bytes) -> tuple[Any, list[bytes]]:
         """Return a matrix, and labels as text."""
         labels: list[bytes] = []
         entries: list[bytes] = []
@@ -1864,7 +1852,7 @@ class LibsvmSource(Source):
                 entries += more or [b""]
         body = b"\n".join(entries)
         if (self.labelled and len(labels) < len(entries)) or ENTRY.sub(b"", body).strip():
-            raise self._fault(text, before)
+            raise self._fault(text)
         n_entries = [line.count(b":") for line in entries]
         numbers = np.fromstring(body.replace(b":", b" ") or b"0", dtype=np.float64, sep=" ")
         numbers = numbers[: 2 * sum(n_entries)]
@@ -1873,23 +1861,23 @@ class LibsvmSource(Source):
             value = value.astype(np.float32)
         inside = (index >= 0).all() and (index < self.schema.n_features).all()
         if not (inside and np.isfinite(value).all()):
-            raise self._fault(text, before)
+            raise self._fault(text)
         X = sparse.csr_matrix(
             (value, index.astype(np.int32), np.concatenate([[0], np.cumsum(n_entries)])),
             shape=(len(entries), self.schema.n_features),
         )
         X.sort_indices()
         if not X.has_canonical_format:
-            raise self._fault(text, before)
+            raise self._fault(text)
         return X, labels
 
-    def _fault(self, text: bytes, before: int) -> TableError:
-        """Return the error for the first invalid row."""
+    def _fault(self, text: bytes) -> Exception:
+        """Return the fault of the first invalid row."""
         rows = (line.split() for line in text.splitlines())
-        for row, tokens in enumerate(filter(None, rows), start=before + 1):
+        for row, tokens in enumerate(filter(None, rows)):
             reason = self._reason(tokens)
             if reason is not None:
-                return TableError(f"{self.file}: row {row}: {reason}")
+                return RowFault(reason, row)
         return TableError(f"{self.file}: not a LIBSVM file")
 
     def _reason(self, tokens: list[bytes]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -202,7 +202,6 @@ SUFFIXES = {
     ".txt": "libsvm",
 }
 
-OnBytes = Callable[[int], None]
 # Numbers for which memory is asked before they are read.
 MAX_EXPECTED = 2**24
 
@@ -284,7 +283,7 @@ class Table:
         kind = "sparse" if self.sparse else "dense"
         return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
 
-    def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, ...]]:
+    def batches(self, on_bytes: readers.Progress | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield rows in order, one block at a time.
 
         Parameters
@@ -311,9 +310,9 @@ class Table:
         for X, y, owners in self._blocks(on_bytes):
             yield (X, y, owners) if owners else (X, y)
 
-    def _blocks(self, on_bytes: OnBytes | None) -> Iterator[tuple[Any, Any, dict[str, Any]]]:
-        """Yield rows, labels and owners, which may be none; report progress."""
-        done = 0
+    def _blocks(self, on_bytes: readers.Progress | None) -> Iterator[tuple[Any, ...]]:
+        """Yield rows, labels and owners, which may be none; count bytes and rows."""
+        done = n_rows = 0
 
         def progress(n_bytes: int) -> None:
             nonlocal done
@@ -321,7 +320,12 @@ class Table:
                 done = n_bytes
                 on_bytes(done)
 
-        yield from self._source.blocks(progress)
+        try:
+            for block in self._source.blocks(progress):
+                yield block
+                n_rows += block[0].shape[0]
+        except readers.RowFault as fault:
+            raise fault.error(os.path.basename(self.path), n_rows) from None
         progress(self.n_bytes_total)
 
     def _types(self) -> dict[str, np.dtype[Any]]:
@@ -329,7 +333,7 @@ class Table:
         labels = {"y": np.array(self.schema.classes).dtype} if self.labelled else {}
         return labels | {name: OWNED[name] for name in self.owners}
 
-    def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, ...]:
+    def read(self, on_bytes: readers.Progress | None = None) -> tuple[Any, ...]:
         """Return all rows at once.
 
         Parameters
@@ -364,7 +368,7 @@ class Table:
     def to_partitions(
         self,
         folder: str | os.PathLike[str],
-        on_bytes: OnBytes | None = None,
+        on_bytes: readers.Progress | None = None,
         *,
         rows_per_partition: int | None = None,
     ) -> Partitions:
