@@ -314,7 +314,7 @@ class Lookup:
         if isinstance(value, bool):
             missing = int(value)
         elif value is not None:
-            missing = ZEROS if value == NONE else declared.index(value)
+            missing = declared.index(value) if value in declared else ZEROS
         found = Lookup(declared, missing_texts, missing=missing, undeclared=undeclared)
         if column.boolean:
             found._codes |= {"False": 0, "FALSE": 0, "True": 1, "TRUE": 1}
