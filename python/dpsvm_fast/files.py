@@ -89,15 +89,13 @@ def read_bytes(
             about = os.fstat(file.fileno())
             if not stat.S_ISREG(about.st_mode):
                 raise ModelFormatError("is a pipe or a device; write it to a file first")
-            if about.st_size > largest:
-                raise ModelFormatError(f"is larger than {largest} bytes{more}")
             data = file.read(min(largest, START))
             # Endless zeros are not text, and take no space on a disk.
-            if not of_text or b"\0" not in data:
+            if about.st_size <= largest and not (of_text and b"\0" in data):
                 data += file.read(max(0, about.st_size + 1 - len(data)))
     except OSError as error:
         raise _described_error("read", path, error) from None
-    if len(data) > largest:
+    if max(about.st_size, len(data)) > largest:
         raise ModelFormatError(f"is larger than {largest} bytes{more}")
     if of_text and len(data) > LARGEST_NON_ASCII and not data.isascii():
         raise ModelFormatError(
@@ -119,8 +117,10 @@ def _open_nonblocking(path: str, flags: int) -> int:
 
 def checked_key(key: object) -> bytes | None:
     """Return the bytes of a key, given as bytes or as the path of a file."""
-    if key is None or isinstance(key, (bytes, bytearray)):
-        found = None if key is None else bytes(key)
+    if key is None:
+        return None
+    if isinstance(key, (bytes, bytearray)):
+        found = bytes(key)
     elif isinstance(key, (str, os.PathLike)):
         try:
             found = read_bytes(Path(key), LONGEST_KEY, of_text=False)
@@ -129,11 +129,8 @@ def checked_key(key: object) -> bytes | None:
         except ValueError:
             raise InvalidParameterError("key: got a path with a null character") from None
     else:
-        raise InvalidTypeError(
-            f"key: got {type(key).__name__}, expected bytes, the path of a file with the key, or "
-            "None"
-        )
-    if found is not None and not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
+        raise InvalidTypeError.of("key", key, "bytes, the path of a file with the key, or None")
+    if not SHORTEST_KEY <= len(found) <= LONGEST_KEY:
         raise InvalidParameterError(
             f"key: expected {SHORTEST_KEY} to {LONGEST_KEY} bytes, such as those of "
             "secrets.token_bytes(32)"

@@ -32,6 +32,7 @@ from dpsvm_fast.estimators.frames import feature_names
 from dpsvm_fast.estimators.gradient import next_seed
 from dpsvm_fast.estimators.inputs import (
     FEATURE_FACTS,
+    MAX_FEATURES,
     ArrayRows,
     Bounds,
     broadcast_bounds,
@@ -42,7 +43,6 @@ from dpsvm_fast.estimators.inputs import (
     feature_facts,
     public_map,
 )
-from dpsvm_fast.estimators.parameters import checked_copy, integer, one_of, real, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.moments import (
@@ -433,25 +433,26 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 # Principal components of a noisy matrix of second moments.
 
 
+def _finite_numbers(name: str, value: object, accepted: str) -> NDArray[np.float64]:
+    """Check a list or array of finite numbers in one dimension."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidTypeError.of(name, value, accepted) from None
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise InvalidParameterError(f"{name}: expected {accepted}")
+    return found
+
+
 def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
     """Check a public centre: None, or an array of finite numbers."""
     if value is None:
         return None
     accepted = "None or a list of finite numbers, one for each feature"
-    try:
-        point = np.array(value, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidTypeError(f"{name}: got {type(value).__name__}, expected {accepted}") from None
-    if point.ndim != 1 or not np.isfinite(point).all():
-        raise InvalidParameterError(f"{name}: expected {accepted}")
+    point = _finite_numbers(name, value, accepted)
     if not (np.abs(point) <= LARGEST).all():
         raise InvalidParameterError(f"{name}: expected numbers from {-LARGEST:g} to {LARGEST:g}")
     return point
-
-
-def checked_n_components(name: str, value: object) -> int | None:
-    """Check a number of components, or None."""
-    return None if value is None else check.check_integer(name, value, 1)
 
 
 @dataclass(eq=False, repr=False)
@@ -557,7 +558,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
     (16, 64)
     """
 
-    n_components: Annotated[int | None, checked_n_components] = None
+    n_components: Annotated[int | None, param.or_word(None, param.integer(1, MAX_FEATURES))] = None
     epsilon: param.Epsilon = 1.0
     delta: param.Delta = 1e-6
     _: KW_ONLY
@@ -680,7 +681,7 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
             X is invalid; the message does not quote it.
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
-        probe = checked_copy(self)
+        probe = param.checked_copy(self)
         attributes = probe._fitted_attributes(checked_training_rows(probe, X))
         for name in FEATURE_FACTS:
             self.__dict__.pop(name, None)
@@ -789,7 +790,7 @@ class PublicScaler(OneToOneFeatureMixin, PublicTransformer):
     def _map(self, X: Any, names: Any = None) -> Any:
         """Return the public map for rows with this number of features."""
         names = vars(self).get("feature_names_in_", names)
-        bounds = broadcast_bounds(checked_copy(self).bounds, X.shape[1], names)
+        bounds = broadcast_bounds(param.checked_copy(self).bounds, X.shape[1], names)
         return public_map(bounds, sparse_rows=sparse.issparse(X))
 
     def __sklearn_tags__(self) -> Any:
@@ -959,12 +960,14 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
             X is invalid; the message does not quote it. Nothing was spent.
         """
         checked = self.checked()
-        asked = {name: getattr(checked, name) for name in tests_of(type(self)) if name not in FREE}
+        asked = {
+            name: getattr(checked, name) for name in param.tests_of(type(self)) if name not in FREE
+        }
         before = running_before(self, asked, n_periods)
         checked.__dict__["_next"] = before
         if not checked.delta:
             raise InvalidParameterError.of("delta", got=0.0, accepted="a number in (0, 1)")
-        n_done = before.n_done
+        n_done = len(before.releases)
         if checked.random_state is not None:
             checked.random_state = next_seed(checked.random_state, n_done)
         if n_done:
@@ -1050,11 +1053,6 @@ class Running(NamedTuple):
     parameters: dict[str, Any]
     releases: Array
 
-    @property
-    def n_done(self) -> int:
-        """Number of releases so far."""
-        return len(self.releases)
-
 
 def running_before(
     scaler: PrivateStandardScaler, asked: dict[str, Any], n_periods: int | None
@@ -1071,7 +1069,7 @@ def running_before(
         return Running(n_periods, asked, np.empty((0, 0)))
     if n_periods not in (None, before.n_periods):
         raise InvalidParameterError.of("n_periods", got=n_periods, accepted=f"{before.n_periods}")
-    if before.n_done == before.n_periods:
+    if len(before.releases) == before.n_periods:
         raise InvalidParameterError(
             f"n_periods: all {before.n_periods} releases have been made; use a new scaler"
         )
@@ -1128,14 +1126,10 @@ def _knots_of_column(entry: Any) -> Any:
     """Check the knots of one column: a number or increasing positions."""
     if not isinstance(entry, (list, tuple, np.ndarray)):
         return check.check_integer("knots", entry, 1, MAX_KNOTS)
-    try:
-        knots = np.array(entry, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidTypeError("knots: expected numbers as the positions of a column") from None
-    if knots.ndim != 1 or not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
-        raise InvalidParameterError(
-            f"knots: expected 2 to {MAX_KNOTS} finite increasing positions for a column"
-        )
+    accepted = f"2 to {MAX_KNOTS} finite increasing positions for a column"
+    knots = _finite_numbers("knots", entry, accepted)
+    if not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
+        raise InvalidParameterError(f"knots: expected {accepted}")
     return knots
 
 
@@ -1143,8 +1137,7 @@ def _increasing(knots: Array) -> bool:
     """Return whether knots are finite and far enough apart to avoid division by zero."""
     with np.errstate(over="ignore", invalid="ignore"):
         steps = np.diff(knots)
-    smallest = np.finfo(np.float64).tiny
-    return bool(np.isfinite(knots).all() and np.isfinite(steps).all() and (steps > smallest).all())
+    return bool(np.isfinite(steps).all() and (steps > np.finfo(np.float64).tiny).all())
 
 
 def checked_columns(name: str, value: Any) -> Any:
@@ -1277,7 +1270,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
         InvalidParameterError, TypeError
             Parameters are invalid or do not fit the number of features.
         """
-        checked = checked_copy(self)
+        checked = param.checked_copy(self)
         knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
         if len(knots) != n_features:
             raise InvalidParameterError(
@@ -1469,9 +1462,9 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
 
     shape: Annotated[Any, checked_lengths]
     cells: Annotated[Any, param.plain(checked_cells)] = 4
-    n_orientations: Annotated[int, integer(1, MAX_PIXELS)] = 8
+    n_orientations: Annotated[int, param.integer(1, MAX_PIXELS)] = 8
     _: KW_ONLY
-    order: Annotated[int, integer(1, 2)] = 1
+    order: Annotated[int, param.integer(1, 2)] = 1
     n_threads: param.Threads = None
 
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
@@ -1493,7 +1486,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
             Features in the precision of X, with the orientations of a cell adjacent; with
             ``order=2`` those of edges of edges follow.
         """
-        checked = checked_copy(self)
+        checked = param.checked_copy(self)
         X = checked_rows(self, X)
         n_threads: Any = checked.n_threads
         first, *more = checked.grids(X.shape[1])
@@ -1528,7 +1521,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
         InvalidParameterError, TypeError
             Parameters are invalid or do not fit the number of pixels.
         """
-        checked = checked_copy(self)
+        checked = param.checked_copy(self)
         height, width, channels = (*checked.shape, 1)[:3]
         if height * width * channels != n_features:
             raise InvalidParameterError(
@@ -1623,10 +1616,10 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     True
     """
 
-    n_components: Annotated[int, integer(1, MAX_COMPONENTS)] = 1000
-    gamma: Annotated[float, real(SMALLEST_GAMMA, LARGEST_GAMMA)] = 1.0
+    n_components: Annotated[int, param.integer(1, MAX_COMPONENTS)] = 1000
+    gamma: Annotated[float, param.real(SMALLEST_GAMMA, LARGEST_GAMMA)] = 1.0
     _: KW_ONLY
-    kernel: Annotated[str, one_of(*KERNELS)] = "rbf"
+    kernel: Annotated[str, param.one_of(*KERNELS)] = "rbf"
     orthogonal: param.Flag = True
     random_state: param.Seed = None
     n_threads: param.Threads = None

@@ -354,7 +354,7 @@ class TestPredict:
         lines = (ready.folder / "people.csv").read_text(encoding="utf-8").splitlines()
         wide = [lines[0] + ",iq", *(line + ",1" for line in lines[1:])]
         ready.write("people.csv", "\n".join(wide))
-        self.told(ready, self.predict(ready), "'iq' is unknown", "remove it")
+        self.told(ready, self.predict(ready), "does not declare column 'iq'", "remove")
         ready.write("people.csv", "\n".join(line.split(",", 1)[1] for line in lines))
         self.told(ready, self.predict(ready), "'age'")
         ready.write("other.toml", SCHEMA.replace('"Gov"', '"Gov", "Self"'))

@@ -109,7 +109,7 @@ def test_a_record_without_end_takes_no_more_than_its_share(tmp_path: Path, where
     def refused() -> None:
         with pytest.raises(TableError) as error:
             n_rows(path, schema)
-        expected = "row 1001" if where == "quote" else "row 1 "
+        expected = "row 1001" if where == "quote" else "row 1:"
         assert expected in str(error.value)
 
     assert peak_of(refused) < 45 * MIB

@@ -102,9 +102,9 @@ def test_a_memory_map_is_kept_as_the_name_of_its_file(tmp_path: Path, form: str)
     parts = Partitions.from_arrays(mapped, labels, rows_per_partition=17)
     check(parts, rows, labels)
     loaders: list[Any] = list(parts.loaders)
-    assert all(isinstance(loader.rows.rows, FileRows) for loader in loaders)
+    assert all(isinstance(loader.parts[0].rows, FileRows) for loader in loaders)
     # Whatever the size of the file.
-    assert len(pickle.dumps(loaders[0].rows)) < 600
+    assert len(pickle.dumps(loaders[0].parts[0])) < 600
 
 
 def test_a_map_backwards_is_an_array_like_any_other(tmp_path: Path) -> None:

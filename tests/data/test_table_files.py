@@ -139,6 +139,13 @@ def test_other_marks(write: Any) -> None:
     assert "the header is not utf-8" in error_of(write(text.encode("utf-16")))
 
 
+def test_a_category_may_be_called_none(write: Any) -> None:
+    """Then it stands for what is missing, as its name says."""
+    of = columns(age={"bounds": [0, 100]}, work={"categories": ["p", "none"], "missing": "none"})
+    X, _ = open_table(write("y,age,work\nno,1,p\nno,1,none\nno,1,\n"), of).read()
+    assert X[:, 1:].tolist() == [[1, 0], [0, 1], [0, 1]]
+
+
 def test_files_without_header(write: Any) -> None:
     named = schema(csv={"header": ["y", "age", "work"]})
     assert open_table(write("no,1.5,p\nyes,2,q\n"), named).read()[0].tolist() == ROWS
@@ -190,7 +197,7 @@ WRONG: list[tuple[bytes | str, str]] = [
     ("", "the file is empty"),
     ("\n\n", "the file is empty"),
     ("income,age,work\nno,1,p\n", "target: "),
-    ("y,work\nno,p\n", "column 'age' is missing"),
+    ("y,work\nno,p\n", "lacks column 'age', declared in s.toml"),
     ("y,age,work,age\n", "duplicate column name 'age'"),
     ("y,age,work\nno,1,p\nno,s3cr3t\n", "row 2"),
     ("y,age,work\nno,1,p,s3cr3t\n", "row 1"),

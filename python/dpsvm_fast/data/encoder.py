@@ -14,14 +14,11 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from dpsvm_fast import validation as check
-from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, cell_error, kind_of
+from dpsvm_fast.data.readers import ACCEPTED, TYPES, RowDecoder, RowFault, kind_of
 from dpsvm_fast.data.schema import Bounds, Column, TableSchema, quoted, repeated, template_lines
 from dpsvm_fast.estimators.frames import column_names, is_missing, of_numpy, tabular
 from dpsvm_fast.exceptions import InvalidTypeError, TableError
 from dpsvm_fast.preprocessing import PublicTransformer
-
-# Frames take what memory they need: rows of them are there already.
-NO_LIMIT = 2**62
 
 
 @dataclass(eq=False, repr=False)
@@ -119,14 +116,17 @@ class SchemaEncoder(PublicTransformer):
         """
         table, names = _table(X)
         schema = _named(known_schema(self), names)
-        decoder = RowDecoder(schema, labelled=False, file="X", room=NO_LIMIT, names_rows=False)
-        cells = [
-            decoder.cells(number, _cells(table[one.name], one))
-            for number, one in enumerate(schema.features)
-        ]
-        if len({len(column) for column in cells}) > 1:
-            raise TableError("X: columns have different lengths")
-        rows: NDArray[np.float32] = decoder.rows(cells, 0)[0]
+        decoder = RowDecoder(schema, labelled=False)
+        try:
+            cells = [
+                decoder.cells(number, _cells(table[one.name], one))
+                for number, one in enumerate(schema.features)
+            ]
+            if len({len(column) for column in cells}) > 1:
+                raise TableError("X: columns have different lengths")
+            rows: NDArray[np.float32] = decoder.rows(cells)[0]
+        except RowFault as fault:
+            raise fault.error("X", None) from None
         return rows
 
     @property
@@ -199,10 +199,8 @@ def checked_schema(value: Any) -> TableSchema:
     if isinstance(value, TableSchema):
         return value
     if not isinstance(value, Mapping):
-        raise InvalidTypeError(
-            f"schema: got {type(value).__name__}, expected a TableSchema or a dict such as "
-            '{"columns": {"age": {"bounds": [0, 100]}}}; TableSchema.load reads a file'
-        )
+        accepted = 'a TableSchema or a dict such as {"columns": {"age": {"bounds": [0, 100]}}}'
+        raise InvalidTypeError.of("schema", value, f"{accepted}; TableSchema.load reads a file")
     return TableSchema.from_dict(value)
 
 
@@ -229,13 +227,11 @@ def frame_template(
 def _facts(column: Any, *, known: bool) -> str:
     """Return the schema entry of a column, with its values if they are public."""
     kind = _kind(column)
-    if kind == "boolean":
-        return "boolean = true"
     found = [one for one in _values(column) if not is_missing(one)] if known else []
+    if kind == "boolean" or (found and all(isinstance(one, bool) for one in found)):
+        return "boolean = true"
     if found and all(isinstance(one, datetime.date) for one in found):
         kind = "dates"
-    if found and all(isinstance(one, bool) for one in found):
-        return "boolean = true"
     try:
         found = sorted(set(found))
     except TypeError:
@@ -258,10 +254,8 @@ def _table(X: Any) -> tuple[Any, list[str]]:
     """Return a table whose columns are items, with their names; no column is taken out yet."""
     table = tabular(X)
     if table is None and not isinstance(X, Mapping):
-        raise InvalidTypeError(
-            f"X: got {type(X).__name__}, expected a data frame of pandas, polars or pyarrow, or a "
-            "dict of arrays: columns are found by name"
-        )
+        accepted = "a data frame of pandas, polars or pyarrow, or a dict of arrays"
+        raise InvalidTypeError.of("X", X, f"{accepted}: columns are found by name")
     names = list(X) if table is None else column_names(table)
     if not all(isinstance(name, str) for name in names):
         raise InvalidTypeError("X: expected strings as column names")
@@ -294,7 +288,7 @@ def _cells(values: Any, column: Column) -> Any:
 
     Raises
     ------
-    TableError
+    RowFault
         The type of the cells does not fit the schema.
     """
     dtype: Any = getattr(values, "dtype", None)
@@ -349,6 +343,6 @@ def _of_objects(cells: list[Any], column: Column) -> Any:
     return found
 
 
-def _not_of(column: Column, got: str) -> TableError:
-    """Return the error for a column of another type than declared."""
-    return cell_error("X", None, column.name, f"got {got}; convert it, or correct the schema")
+def _not_of(column: Column, got: str) -> RowFault:
+    """Return the fault of a column of another type than declared."""
+    return RowFault(f"got {got}; convert it, or correct the schema", column=column.name)

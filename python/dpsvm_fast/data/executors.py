@@ -9,6 +9,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -70,6 +71,10 @@ class Operation(ABC):
     @abstractmethod
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Return arrays that add up over partitions, exactly and in any order."""
+
+    def digests_of(self, rows: Loaded) -> tuple[NDArray[Any], ...]:
+        """Return digests of persons, if the operation compares them."""
+        return ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,6 +144,10 @@ class Persons(Operation):
         """Return nothing: digests are not a sum."""
         return ()
 
+    def digests_of(self, rows: Loaded) -> tuple[NDArray[Any], ...]:
+        """Return the digests of the distinct ids of these rows that are in the part."""
+        return (self.digests(rows.ids),)
+
     def digests(self, ids: NDArray[Any] | None) -> NDArray[Any]:
         """Return the digests of the distinct ids in the part."""
         if ids is None or self.n_parts == 0:
@@ -207,6 +216,17 @@ MAX_ENDED = 256
 
 class RefusedError(Exception):
     """Error about loaded rows, with a constant text."""
+
+
+@contextmanager
+def refusing(reason: str) -> Iterator[None]:
+    """Replace errors, whose messages may quote a number, by one with a constant text."""
+    try:
+        yield
+    except (MemoryError, RefusedError):
+        raise
+    except Exception as error:
+        raise RefusedError(reason.format(type(error).__name__)) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,33 +301,24 @@ class Recipe:
         RefusedError
             The loader failed, or its result is not as declared.
         """
-        try:
+        with refusing("its loader raised {}"):
             found = loader()
-        except (MemoryError, RefusedError):
-            raise
-        except Exception as error:
-            raise RefusedError(f"its loader raised {type(error).__name__}") from None
         if isinstance(loader, PreparedRows):
             # They have been checked.
             return found  # type: ignore[no-any-return]
         known = isinstance(found, tuple) and len(found) == 2 + len(self.owners)
         X, y, *given = found if known else (found, None)
-        shape: tuple[int, ...] = getattr(X, "shape", ())
-        if sparse.issparse(X) is self.sparse and len(shape) == 2 and shape[1] == self.n_features:
-            codes = self._codes(y, shape[0])
-            if shape[0] == 0:
+        expected = f"expected {'CSR' if self.sparse else 'dense'} rows of {self.n_features}"
+        with refusing(f"{expected} finite numbers"):
+            n_rows, n_columns = X.shape
+            if sparse.issparse(X) is not self.sparse or n_columns != self.n_features:
+                raise ValueError("another kind or number of columns")
+            codes = self._codes(y, n_rows)
+            if n_rows == 0:
                 return Loaded(X, codes, None, None)
             if len(given) < len(self.owners):
                 raise RefusedError(BAD_OWNERS)
-            try:
-                return self._owned(checked_outputs(None, X), codes, given)
-            except (MemoryError, RefusedError):
-                raise
-            except Exception:
-                # Its message may quote a number.
-                pass
-        kind = "CSR" if self.sparse else "dense"
-        raise RefusedError(f"expected {kind} rows of {self.n_features} finite numbers")
+            return self._owned(checked_outputs(None, X), codes, given)
 
     def _owned(self, X: Any, codes: NDArray[np.int64], given: list[Any]) -> Loaded:
         """Return rows in the order of their persons."""
@@ -315,7 +326,7 @@ class Recipe:
             return Loaded(X, codes, None, None)
         own = dict(zip(self.owners, given, strict=True))
         weights, n_rows = own.get("sample_weight"), X.shape[0]
-        try:
+        with refusing(BAD_OWNERS):
             ids = checked_groups(own["groups"], n_rows) if "groups" in own else None
             none = weights is not None and np.shape(weights) == (n_rows,) and not np.any(weights)
             if none and not self.counted:
@@ -323,8 +334,6 @@ class Recipe:
                 return Loaded(X[:0], codes[:0], None, None)
             facts = (n_rows, self.max_weight)
             found = owners(ids, weights, *facts, counted=self.counted, partial=True)
-        except InvalidParameterError:
-            raise RefusedError(BAD_OWNERS) from None
         X, codes = found.ordered(X, codes)
         found = found.averaged(codes.size, self.averaged) if self.averaged else found
         return Loaded(X, codes, found._replace(order=None), ids)
@@ -333,15 +342,11 @@ class Recipe:
         """Return class indices; rows without labels have class 0."""
         if self.classes is None or n_rows == 0:
             return np.zeros(n_rows, dtype=np.int64)
-        try:
+        with refusing(BAD_LABELS):
             labels = np.asarray(label_values(y))
-            if labels.shape == (n_rows,):
-                return encoded_labels(labels, self.classes)
-        except MemoryError:
-            raise
-        except Exception:
-            pass
-        raise RefusedError(BAD_LABELS)
+            if labels.shape != (n_rows,):
+                raise RefusedError(BAD_LABELS)
+            return encoded_labels(labels, self.classes)
 
     def mapped(self, rows: Loaded, n_threads: int) -> _core.Records:
         """Return records before any change."""
@@ -408,6 +413,32 @@ class _Kept:
     n_changes: int = 0
     counts: tuple[float, int] = (0, 0)
 
+    def share(
+        self, partition: int, loader: Loader, recipe: Recipe, operation: Operation, n_threads: int
+    ) -> Share:
+        """Return exact sums over the partition, or the reason of its failure."""
+        try:
+            with self.lock:
+                rows: Any = self.records
+                if rows is None or operation.raw:
+                    own = recipe.loaded(loader)
+                    if own.X.shape[0] == 0:
+                        return Share()
+                    if operation.raw:
+                        parts = operation.parts(own, partition, n_threads)
+                        return Share(*own.counts, parts, operation.digests_of(own))
+                    rows = recipe.mapped(own, n_threads)
+                    self.n_changes, self.counts = 0, own.counts
+                    del own
+                # Without records should a change that has not been made yet fail.
+                self.records = None
+                for change in recipe.changes[self.n_changes :]:
+                    change.apply(rows, n_threads)
+                self.records, self.n_changes = rows, len(recipe.changes)
+                return Share(*self.counts, operation.parts(rows, partition, n_threads))
+        except Exception as error:
+            return Share(failure=(partition, unsummed(error)))
+
 
 # In this process: records of running fits, and names of finished ones.
 _KEPT: OrderedDict[str, dict[int, _Kept]] = OrderedDict()
@@ -473,47 +504,11 @@ def share_of_bundle(
         if token in _ENDED:
             total.add(Share(failure=(partition, STOPPED)))
         else:
-            total.add(
-                _share(partition, loader, recipe, operation, token if resident else None, n_threads)
-            )
+            kept = _kept(token, partition) if resident else _Kept()
+            total.add(kept.share(partition, loader, recipe, operation, n_threads))
         if total.failure is not None:
             break
     return total
-
-
-def _share(
-    partition: int,
-    loader: Loader,
-    recipe: Recipe,
-    operation: Operation,
-    token: str | None,
-    n_threads: int,
-) -> Share:
-    """Return exact sums over one partition, or the reason of its failure."""
-    kept = _Kept() if token is None else _kept(token, partition)
-    try:
-        with kept.lock:
-            rows: Any = kept.records
-            if rows is None or operation.raw:
-                own = recipe.loaded(loader)
-                if own.X.shape[0] == 0:
-                    return Share()
-                if operation.raw:
-                    parts = operation.parts(own, partition, n_threads)
-                    if isinstance(operation, Persons):
-                        return Share(*own.counts, parts, (operation.digests(own.ids),))
-                    return Share(*own.counts, parts)
-                rows = recipe.mapped(own, n_threads)
-                kept.n_changes, kept.counts = 0, own.counts
-                del own
-            # Without records should a change that has not been made yet fail.
-            kept.records = None
-            for change in recipe.changes[kept.n_changes :]:
-                change.apply(rows, n_threads)
-            kept.records, kept.n_changes = rows, len(recipe.changes)
-            return Share(*kept.counts, operation.parts(rows, partition, n_threads))
-    except Exception as error:
-        return Share(failure=(partition, unsummed(error)))
 
 
 def unsummed(error: Exception) -> str:
@@ -575,7 +570,7 @@ class RecordFile:
     ----------
     partition : int
         First partition.
-    entries, classes : Path
+    folder : Path
     owners : Path or None
         File of starts of persons with several rows, and weights; None if there are none.
     n_partitions, n_stored : int
@@ -586,28 +581,27 @@ class RecordFile:
     """
 
     partition: int
-    entries: Path
-    classes: Path
+    folder: Path
     owners: Path | None = None
     n_partitions: int = 0
     n_stored: int = 0
     n_rows: float = 0
     n_persons: int = 0
 
-    @classmethod
-    def new(cls, partition: int, folder: Path) -> RecordFile:
-        """Create files that only this user can read."""
-        made = cls(partition, folder / f"entries-{partition}", folder / f"classes-{partition}")
-        for path in (made.entries, made.classes):
-            path.touch(mode=0o600, exist_ok=False)
-        return made
+    def __post_init__(self) -> None:
+        self.entries, self.classes = self._created("entries"), self._created("classes")
+
+    def _created(self, kind: str) -> Path:
+        """Create a file that only this user can read."""
+        path = self.folder / f"{kind}-{self.partition}"
+        path.touch(mode=0o600, exist_ok=False)
+        return path
 
     def append(self, records: _core.Records, rows: Loaded) -> None:
         """Append the records of the next partition; only one partition if rows have owners."""
         records.append_to(self.entries, self.classes)
         if rows.owners is not None:
-            self.owners = self.entries.with_name(f"owners-{self.partition}")
-            self.owners.touch(mode=0o600, exist_ok=False)
+            self.owners = self._created("owners")
             with self.owners.open("wb") as file:
                 np.savez(file, rows.owners.persons, rows.owners.weights)
         n_rows, n_persons = rows.counts
@@ -687,14 +681,10 @@ class LocalExecutor:
     def run(self, recipe: Recipe, operation: Operation) -> Share:
         """Return exact sums over all partitions."""
         bundle, kept = list(enumerate(self._loaders)), self._n_resident
-        total = Share()
-        for part, resident in ((bundle[:kept], True), (bundle[kept:], False)):
-            if total.failure is None:
-                total.add(
-                    share_of_bundle(
-                        part, recipe, operation, self._token, self._n_threads, resident=resident
-                    )
-                )
+        how = recipe, operation, self._token, self._n_threads
+        total = share_of_bundle(bundle[:kept], *how, resident=True)
+        if total.failure is None:
+            total.add(share_of_bundle(bundle[kept:], *how, resident=False))
         for file in self._files:
             if total.failure is None and self._room is not None:
                 total.add(file.share(self._room, recipe.changes, operation, self._n_threads))
@@ -732,7 +722,7 @@ class LocalExecutor:
                 self._room = records = again.mapped(rows, self._n_threads)
                 alone = not together or rows.owners is not None
                 if not files or alone or files[-1].n_partitions == PARTITIONS_OF_FILE:
-                    files.append(RecordFile.new(number, self._scratch))
+                    files.append(RecordFile(number, self._scratch))
                 files[-1].append(records, rows)
             except (MemoryError, RefusedError) as error:
                 raise PartitionError(number, unsummed(error)) from None
@@ -778,6 +768,8 @@ class ClusterExecutor:
         self._client, self._loaders = client, list(loaders)
         self._n_threads, self._resident = n_threads, resident
         self._token = uuid.uuid4().hex
+        # Tasks of the current sum, and what is kept on workers for all sums.
+        self._running: list[Any] = []
         self._held: dict[int, Any] = {}
         self._home: dict[int, str] = {}
         self._recipe: tuple[Recipe, Any] | None = None
@@ -794,13 +786,14 @@ class ClusterExecutor:
             No worker is left, or a task could not run on any worker.
         """
         self._n_runs += 1
-        futures: list[Any] = []
         try:
-            few = self._submitted(recipe, operation, futures)
+            few = self._submitted(recipe, operation)
             share = merged([self._awaited(future) for future in few])
         except BaseException:
-            _release(futures)
+            _release(self._running)
             raise
+        finally:
+            self._running = []
         # Workers may have joined since they were asked.
         _one_build(share.builds | {self._build}, "the budget is spent")
         return share
@@ -821,32 +814,29 @@ class ClusterExecutor:
             # bounded, and dropped for the next fits.
             return
 
-    def _submitted(self, recipe: Recipe, operation: Operation, futures: list[Any]) -> list[Any]:
-        """Submit all tasks and add them to ``futures``; return the futures of the last sums."""
+    def _submitted(self, recipe: Recipe, operation: Operation) -> list[Any]:
+        """Submit all tasks; return the futures of the last sums."""
         threads = self._client.nthreads()
         if not threads:
             raise ClusterError(NO_WORKERS)
         with warnings.catch_warnings():
             # Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it.
             warnings.filterwarnings("ignore", message="Sending large graph")
-            for place, (bundle, worker) in enumerate(self._bundles(threads)):
-                held = [(i, self._loader(i)) for i in bundle]
-                futures.append(
-                    self._submit(
-                        share_of_bundle,
-                        held,
-                        self._held_recipe(recipe),
-                        operation,
-                        self._token,
-                        self._n_threads,
-                        resident=self._resident,
-                        name=f"sum-{place}",
-                        workers=worker,
-                        # Should that one be lost.
-                        allow_other_workers=worker is not None,
-                    )
+            given = self._held_recipe(recipe), operation, self._token, self._n_threads
+            shares = [
+                self._submit(
+                    share_of_bundle,
+                    [(i, self._loader(i)) for i in bundle],
+                    *given,
+                    resident=self._resident,
+                    name=f"sum-{place}",
+                    workers=worker,
+                    # Should that one be lost.
+                    allow_other_workers=worker is not None,
                 )
-            return self._added(list(futures), futures)
+                for place, (bundle, worker) in enumerate(self._bundles(threads))
+            ]
+            return self._added(shares)
 
     def _bundles(self, threads: dict[str, int]) -> Iterator[tuple[list[int], str | None]]:
         """Yield the partitions of each task, and the worker where it belongs."""
@@ -867,7 +857,7 @@ class ClusterExecutor:
                 if own[k :: threads[worker]]:
                     yield own[k :: threads[worker]], worker
 
-    def _added(self, level: list[Any], futures: list[Any]) -> list[Any]:
+    def _added(self, level: list[Any]) -> list[Any]:
         """Add all shares, a few at a time, by a tree of tasks with priority over others."""
         depth = 0
         while len(level) > FAN_IN:
@@ -876,7 +866,6 @@ class ClusterExecutor:
                 self._submit(merged, group, name=f"tree-{depth}-{k}", priority=1)
                 for k, group in enumerate(groups)
             ]
-            futures += level
             depth += 1
         return level
 
@@ -909,21 +898,20 @@ class ClusterExecutor:
         if getattr(loader, "nbytes", 0) <= SMALL_LOADER:
             return loader
         if i not in self._held:
-            key = f"dpsvm-{self._token}-rows-{i}"
-            self._held[i] = self._client.submit(_identity, loader, key=key, pure=False)
+            self._held[i] = self._submit(_identity, loader, name=f"rows-{i}")
         return self._held[i]
 
     def _held_recipe(self, recipe: Recipe) -> Any:
         """Return the future of a recipe, so that its matrices are sent once."""
         if self._recipe is None or self._recipe[0] is not recipe:
-            key = f"dpsvm-{self._token}-recipe-{self._n_runs}"
-            self._recipe = recipe, self._client.submit(_identity, recipe, key=key, pure=False)
+            self._recipe = recipe, self._submit(_identity, recipe, name="recipe")
         return self._recipe[1]
 
     def _submit(self, function: Any, *given: Any, name: str, **how: Any) -> Any:
         """Submit a task under a unique name, so that a repetition is the same task."""
         key = f"dpsvm-{self._token}-{self._n_runs}-{name}"
-        return self._client.submit(function, *given, key=key, pure=False, **how)
+        self._running.append(self._client.submit(function, *given, key=key, pure=False, **how))
+        return self._running[-1]
 
 
 def _release(futures: list[Any]) -> None:

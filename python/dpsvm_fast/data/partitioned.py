@@ -88,30 +88,28 @@ class ShardedRows:
         on_step: OnStep | None = None,
     ) -> None:
         classes = estimator.classes if isinstance(estimator, CLASSIFIERS) else None
-        self.executor = executor
-        self._max_weight = float(getattr(estimator, "max_weight", 1.0))
+        class_weight = getattr(estimator, "class_weight", None)
+        max_weight = float(getattr(estimator, "max_weight", 1.0))
+        self.executor, self._partitions = executor, partitions
         self._recipe = Recipe(
             partitions.n_features,
             partitions.sparse,
             classes,
             owners=partitions.owners,
-            max_weight=self._max_weight,
+            max_weight=max_weight,
             counted=estimator.adjacency == "replace_one",
         )
         # Whether rows are counted otherwise than one by one.
-        self._owned = bool(partitions.owners) or self._max_weight != 1.0
+        self._owned = bool(partitions.owners) or max_weight != 1.0
+        self._weighted = "sample_weight" in partitions.owners or max_weight != 1.0
+        self._weighted = self._weighted or class_weight is not None
         self._counted, self._n_persons = False, 0
         self._n_rows: float | None = None if self._owned else partitions.n_rows
-        self._n_declared = partitions.n_rows
         self._records: ShardedRecords | None = None
         self.n_threads: int = estimator.n_threads
         self.verbose = bool(getattr(estimator, "verbose", False))
         self.on_step = checked_on_step(on_step, verbose=self.verbose)
-        self._public_number = estimator.adjacency == "replace_one"
-        self._names = partitions.feature_names
         self._factors: Array | None = None
-        class_weight = getattr(estimator, "class_weight", None)
-        self._weighs_classes = class_weight is not None
         if isinstance(class_weight, dict) and classes is not None:
             self._factors = class_factors(class_weight, classes)
         self.published: dict[str, Any] = {"n_features_in_": partitions.n_features}
@@ -124,17 +122,16 @@ class ShardedRows:
     def facts(self) -> Facts:
         """Return the public facts; a public number of persons must be counted."""
         recipe = self._recipe
-        if self._public_number:
+        if recipe.counted:
             self.read()
-        own = "sample_weight" in recipe.owners or self._max_weight != 1.0
         return Facts(
             n_features=recipe.n_features,
             n_classes=2 if recipe.classes is None else recipe.classes.size,
-            n_samples=int(self.n_rows) if self._public_number else None,
+            n_samples=int(self.n_rows) if recipe.counted else None,
             sparse=recipe.sparse,
-            feature_names=self._names,
+            feature_names=self._partitions.feature_names,
             unit="person" if "groups" in recipe.owners else "row",
-            weighted=own or self._weighs_classes,
+            weighted=self._weighted,
             in_parts=True,
         )
 
@@ -151,25 +148,19 @@ class ShardedRows:
         if self._counted or not self._owned:
             return
         grouped, key = "groups" in self._recipe.owners, secrets.token_bytes(32)
-        n_parts = 0 if self._n_declared is None else -(-self._n_declared // MAX_DIGESTS)
-        if n_parts == 0 or not grouped:
-            n_parts = -(-self._looked_at(Persons(key, 0, 0)).n_persons // MAX_DIGESTS)
+        most = self._partitions.n_rows
+        if not most or not grouped:
+            most = self._summed(self._recipe, Persons(key, 0, 0), spent=False).n_persons
+        n_parts = -(-most // MAX_DIGESTS)
         for part in range(n_parts if grouped else 0):
-            digests = np.sort(np.concatenate(self._looked_at(Persons(key, part, n_parts)).digests))
+            share = self._summed(self._recipe, Persons(key, part, n_parts), spent=False)
+            digests = np.sort(np.concatenate(share.digests))
             if (digests[1:] == digests[:-1]).any():
                 raise InvalidParameterError(
                     "groups: got a person in several partitions, expected one; use "
                     "Partitions.from_arrays, or sort rows by person before splitting. Nothing was "
                     "spent"
                 )
-
-    def _looked_at(self, operation: Operation) -> Share:
-        """Run a pass over all rows before anything is spent."""
-        share = self.executor.run(self._recipe, operation)
-        if share.failure is not None:
-            raise PartitionError(*share.failure, spent=False)
-        self._check_count(share, spent="Nothing was spent")
-        return share
 
     @property
     def n_rows(self) -> float:
@@ -189,7 +180,7 @@ class ShardedRows:
                 )
             self.parts(self._records.recipe, Sums())
         assert self._n_rows is not None
-        return self._n_persons if self._public_number and self._owned else self._n_rows
+        return self._n_persons if self._recipe.counted and self._owned else self._n_rows
 
     @property
     def n_persons(self) -> int:
@@ -265,27 +256,27 @@ class ShardedRows:
                 on_step(step + 1, n_steps)
 
     def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
-        """Return exact sums over all partitions. Private."""
+        """Return exact sums over all partitions, once the budget is spent. Private."""
+        found = self._summed(recipe, operation, spent=True).parts
+        assert found is not None
+        return found
+
+    def _summed(self, recipe: Recipe, operation: Operation, *, spent: bool) -> Share:
+        """Sum over all partitions; refuse those that changed, and invalid numbers of rows."""
         share = self.executor.run(recipe, operation)
         if share.failure is not None:
-            raise PartitionError(*share.failure)
-        self._check_count(share)
-        assert share.parts is not None
-        return share.parts
-
-    def _check_count(self, share: Share, *, spent: str = "The budget is spent") -> None:
-        """Refuse partitions that changed, and invalid numbers of rows."""
+            raise PartitionError(*share.failure, spent=spent)
+        expected = ""
         if share.n_rows == 0 or share.n_persons > MAX_ROWS:
-            raise InvalidParameterError(
-                f"partitions: expected 1 to {MAX_ROWS} rows in all. {spent}"
-            )
-        if self._n_rows is not None and share.n_rows != self._n_rows:
+            expected = f"1 to {MAX_ROWS} rows in all"
+        elif self._n_rows is not None and share.n_rows != self._n_rows:
             known = "before" if self._counted else "declared"
-            raise InvalidParameterError(
-                f"partitions: expected as many rows as {known}; a loader must return the same rows "
-                f"at every call. {spent}"
-            )
+            expected = f"as many rows as {known}; a loader must return the same rows at every call"
+        if expected:
+            budget = "The budget is spent" if spent else "Nothing was spent"
+            raise InvalidParameterError(f"partitions: expected {expected}. {budget}")
         self._n_rows, self._n_persons, self._counted = share.n_rows, share.n_persons, True
+        return share
 
 
 class ShardedRecords:
@@ -471,12 +462,12 @@ def sums_suffice(estimator: Any) -> bool:
 
 def _check_kind(estimator: object, partitions: object) -> None:
     """Refuse estimators that cannot be fitted from sums over partitions."""
-    name = type(estimator).__name__
-    if not isinstance(estimator, (*CLASSIFIERS, *TRANSFORMERS)):
+    known = (*CLASSIFIERS, *TRANSFORMERS)
+    if not isinstance(estimator, known):
         private = type(estimator).__module__.startswith("dpsvm_fast.estimators")
-        accepted = ", ".join(kind.__name__ for kind in (*CLASSIFIERS, *TRANSFORMERS))
-        reason = WHOLE if private else f"expected one of {accepted}"
-        raise InvalidTypeError(f"estimator: got {name}; {reason}")
+        reason = f"expected one of {', '.join(kind.__name__ for kind in known)}"
+        reason = WHOLE if private else reason
+        raise InvalidTypeError(f"estimator: got {type(estimator).__name__}; {reason}")
     accepted = "a Partitions, for example Partitions.from_arrays(X, y)"
     given: Partitions = check.check_type("partitions", partitions, Partitions, accepted)
     if isinstance(estimator, CLASSIFIERS) and not given.labelled:

@@ -105,36 +105,44 @@ class SomeRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Loaders:
-    """Loader that combines loaders of rows, labels and other columns."""
+    """Loader that combines loaders of rows, labels (or None) and other columns."""
 
-    rows: Any
-    labels: Any
-    owners: tuple[Any, ...] = ()
+    parts: tuple[Any, ...]
 
     @property
     def nbytes(self) -> int:
         """Estimate the bytes of a pickle."""
-        return sum(getattr(one, "nbytes", 0) for one in (self.rows, self.labels, *self.owners))
+        return sum(getattr(one, "nbytes", 0) for one in self.parts)
 
     def __call__(self) -> tuple[Any, ...]:
         """Return rows, labels, and the rest."""
-        labels = None if self.labels is None else self.labels()
-        return self.rows(), labels, *(one() for one in self.owners)
+        return tuple(None if one is None else one() for one in self.parts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Columns:
-    """Names of the columns of features, labels, persons and weights of a table."""
+    """Columns of features, labels, persons and weights of a table.
+
+    Parameters
+    ----------
+    features : tuple of str
+    label : str or None
+    owners : dict of str
+        Columns of "groups" and "sample_weight", if any.
+    dtype : dtype
+        Type of the features.
+    """
 
     features: tuple[str, ...]
     label: str | None
-    owners: tuple[str, ...]
+    owners: dict[str, str]
     dtype: np.dtype[Any]
 
     @property
     def names(self) -> list[str]:
         """Return the names of all columns to read."""
-        return [*self.features, *(() if self.label is None else (self.label,)), *self.owners]
+        labels = [] if self.label is None else [self.label]
+        return [*self.features, *labels, *self.owners.values()]
 
     def of(self, table: Any) -> tuple[Any, ...]:
         """Return rows, labels and owners of an Arrow table or batch; missing values become NaN."""
@@ -142,7 +150,7 @@ class Columns:
         for j, name in enumerate(self.features):
             X[:, j] = table.column(name).to_numpy(zero_copy_only=False)
         labels = None if self.label is None else self._values(table.column(self.label))
-        return X, labels, *(self._values(table.column(name)) for name in self.owners)
+        return X, labels, *(self._values(table.column(name)) for name in self.owners.values())
 
     @staticmethod
     def _values(column: Any) -> NDArray[Any]:
@@ -240,8 +248,8 @@ def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = 
 
 def together(rows: list[Any], labels: list[Any] | None, owners: list[list[Any]]) -> list[Loaders]:
     """Return loaders of parts of the rows together with the same parts of the other columns."""
-    others = list(zip(*owners, strict=True)) if owners else [()] * len(rows)
-    return list(map(Loaders, rows, labels or [None] * len(rows), others))
+    columns = rows, labels or [None] * len(rows), *owners
+    return [Loaders(parts) for parts in zip(*columns, strict=True)]
 
 
 def by_persons(
@@ -260,16 +268,13 @@ def by_persons(
     return starts.astype(np.int64), None if together else order, cuts
 
 
-def is_path(value: Any) -> bool:
-    """Return whether the value is a file name."""
-    return isinstance(value, (str, os.PathLike))
-
-
 def files_of(paths: Any, suffix: str) -> list[str]:
     """Return sorted file names from files, folders and patterns."""
     found: list[str] = []
-    given = [paths] if is_path(paths) else check.check_items("paths", paths, "paths of files")
-    for path in (check.check_path("paths", one) for one in given):
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    for one in check.check_items("paths", paths, "paths of files"):
+        path = check.check_path("paths", one)
         if os.path.isdir(path):
             found += sorted(glob.glob(os.path.join(glob.escape(path), f"*{suffix}")))
         elif glob.has_magic(path) and not os.path.exists(path):
@@ -301,14 +306,17 @@ def columns_of(
     schema: Any,
     label: str | None,
     features: Sequence[str] | None,
-    owners: Iterable[str | None] = (),
+    person: str | None,
+    weight: str | None,
     before: Columns | None = None,
 ) -> Columns:
     """Return the columns to read and their types, which must agree between files."""
     from pyarrow import types
 
-    counts, held = Counter(schema.names), tuple(name for name in owners if name is not None)
-    others = [*([] if label is None else [label]), *held]
+    given = {"groups": person, "sample_weight": weight}
+    owners = {role: name for role, name in given.items() if name is not None}
+    counts = Counter(schema.names)
+    others = [*owners.values()] if label is None else [label, *owners.values()]
     names = [n for n in schema.names if n not in others] if features is None else list(features)
     for name in [*names, *others]:
         if counts[name] != 1:
@@ -322,7 +330,7 @@ def columns_of(
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
             raise InvalidTypeError(f"features: column {name!r} has type {kind}, expected numbers")
     small = all(types.is_float32(kind) or types.is_float16(kind) for kind in kinds)
-    found = Columns(tuple(names), label, held, np.dtype(np.float32 if small else np.float64))
+    found = Columns(tuple(names), label, owners, np.dtype(np.float32 if small else np.float64))
     if before is not None and found.features != before.features:
         raise InvalidParameterError("features: expected the same columns in each file")
     return found
@@ -349,7 +357,7 @@ def blocks_of(X: Any) -> tuple[tuple[str, ...] | None, list[Any], int | None]:
 
 
 def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
-    """Return the names of the given owner columns."""
+    """Return which of these arguments of a fit are given."""
     given = {"groups": groups, "sample_weight": sample_weight}
     return tuple(name for name, value in given.items() if value is not None and value is not False)
 
@@ -391,6 +399,12 @@ class Partitions:
     labelled: bool = True
     feature_names: tuple[str, ...] | None = None
     owners: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.loaders) <= MAX_PARTITIONS:
+            raise InvalidParameterError.of(
+                "partitions", got=len(self.loaders), accepted=f"1 to {MAX_PARTITIONS} of them"
+            )
 
     def __len__(self) -> int:
         """Number of partitions."""
@@ -477,7 +491,7 @@ class Partitions:
         found = check.check_items("loaders", loaders, accepted)
         if not all(map(callable, found)):
             raise InvalidTypeError(f"loaders: expected {accepted}")
-        return cls._of(
+        return cls(
             found,
             check.check_integer("n_features", n_features, 1),
             n_rows=None if n_rows is None else check.check_integer("n_rows", n_rows, 1),
@@ -527,8 +541,7 @@ class Partitions:
         if X.ndim != 2 or X.shape[1] == 0:
             raise InvalidParameterError("X: expected two dimensions and at least one column")
         if y is not None:
-            y = label_values(y)
-            y = y if isinstance(y, np.ndarray) else np.asarray(y)
+            y = np.asanyarray(label_values(y))
             if y.shape != (X.shape[0],):
                 raise InvalidParameterError("y: expected one label for each row")
         n_rows, order, owners = X.shape[0], None, []
@@ -539,7 +552,7 @@ class Partitions:
         if sample_weight is not None:
             owners.append(parts_of(checked_weights(sample_weight, n_rows), cuts, order))
         labels = None if y is None else parts_of(y, cuts, order)
-        return cls._of(
+        return cls(
             tuple(together(parts_of(X, cuts, order), labels, owners)),
             X.shape[1],
             n_rows=n_rows,
@@ -584,11 +597,11 @@ class Partitions:
         for path in files_of(paths, ".parquet"):
             with _named("paths", path, "a Parquet file"), parquet.ParquetFile(path) as file:
                 schema = file.schema_arrow
-                columns = columns_of(schema, label, features, (person, weight), columns)
+                columns = columns_of(schema, label, features, person, weight, columns)
                 n_rows += file.metadata.num_rows
                 groups = file.num_row_groups
             loaders += [RowGroup(path, group, columns) for group in range(groups)]
-        return cls._of_table(loaders, columns, n_rows, named_owners(person, weight))
+        return cls._of_table(loaders, columns, n_rows)
 
     @classmethod
     def from_arrow(
@@ -630,12 +643,12 @@ class Partitions:
         if isinstance(source, pa.RecordBatch):
             source = pa.Table.from_batches([source])
         if isinstance(source, pa.Table):
-            chosen = columns_of(source.schema, label, features, (person, weight))
+            chosen = columns_of(source.schema, label, features, person, weight)
             X, y, *owners = chosen.of(source)
-            given = dict(zip(named_owners(person, weight), owners, strict=True))
+            given = dict(zip(chosen.owners, owners, strict=True))
             found = cls.from_arrays(X, y, rows_per_partition=step, **given)
             return dataclasses.replace(found, feature_names=chosen.features)
-        if not is_path(source) and not isinstance(source, (list, tuple)):
+        if not isinstance(source, (str, os.PathLike, list, tuple)):
             raise InvalidTypeError(
                 f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; "
                 "write a stream to a file first, as training reads rows many times"
@@ -648,10 +661,10 @@ class Partitions:
                 pa.memory_map(path) as mapped,
                 pa.ipc.open_file(mapped) as file,
             ):
-                columns = columns_of(file.schema, label, features, (person, weight), columns)
+                columns = columns_of(file.schema, label, features, person, weight, columns)
                 loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
         known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
-        return cls._of_table(loaders, columns, known, named_owners(person, weight))
+        return cls._of_table(loaders, columns, known)
 
     @classmethod
     def from_dask(
@@ -695,17 +708,17 @@ class Partitions:
                     "use fit(..., resident=True) to keep rows in memory"
                 )
         names, blocks, known = blocks_of(X)
-        columns: list[list[Any]] = [[None] * len(blocks)] if y is None else []
+        columns = {"X": blocks, "y": [None] * len(blocks)}
         for name, value in given.items():
-            own = blocks if name == "X" else list(np.ravel(value.to_delayed()))
-            if len(own) != len(blocks):
+            if name != "X":
+                columns[name] = list(np.ravel(value.to_delayed()))
+            if len(columns[name]) != len(blocks):
                 raise InvalidParameterError(
                     f"{name}: expected as many blocks as X has, with the same rows"
                 )
-            columns.insert(0 if name == "X" else len(columns), own)
         counted = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
-        return cls._of(
-            tuple(DaskBlock(dask.optimize(*row)) for row in zip(*columns, strict=True)),
+        return cls(
+            tuple(DaskBlock(dask.optimize(*row)) for row in zip(*columns.values(), strict=True)),
             int(X.shape[1]),
             n_rows=counted if known is None else known,
             sparse=bool(sparse.issparse(getattr(X, "_meta", None))),
@@ -715,24 +728,13 @@ class Partitions:
         )
 
     @classmethod
-    def _of_table(
-        cls, loaders: Sequence[Any], columns: Any, n_rows: int | None, owners: tuple[str, ...]
-    ) -> Partitions:
+    def _of_table(cls, loaders: Sequence[Any], columns: Any, n_rows: int | None) -> Partitions:
         """Return partitions with named columns."""
-        return cls._of(
+        return cls(
             tuple(loaders),
             len(columns.features),
             n_rows=n_rows,
             labelled=columns.label is not None,
             feature_names=columns.features,
-            owners=owners,
+            owners=tuple(columns.owners),
         )
-
-    @classmethod
-    def _of(cls, loaders: tuple[Any, ...], n_features: int, **facts: Any) -> Partitions:
-        """Return partitions; at least one is required."""
-        if not 1 <= len(loaders) <= MAX_PARTITIONS:
-            raise InvalidParameterError.of(
-                "partitions", got=len(loaders), accepted=f"1 to {MAX_PARTITIONS} of them"
-            )
-        return cls(loaders, int(n_features), **facts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import errno
 import gzip
 import hashlib
 import io
@@ -112,12 +113,23 @@ class Source(ABC):
 
     @abstractmethod
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
-        """Yield rows, labels and owners in order; ``progress`` receives the bytes read so far."""
+        """Yield rows, labels and owners in order; ``progress`` receives the bytes read so far.
+
+        Raises
+        ------
+        RowFault
+            A row is refused.
+        TableError
+            The file is refused.
+        """
 
     def _made_decoder(self) -> Any:
         """Return the decoder that converts cells to rows in every pass."""
+        width, most = self.schema.n_features, self.room // ROW_SHARE // 4
+        if width > most:
+            raise too_wide(self.file, f"a row has {width} features", most)
         how: dict[str, Any] = {"labelled": self.labelled, "owned": self.owned, "room": self.room}
-        return RowDecoder(self.schema, file=self.file, by_place=self.by_place, **how)
+        return RowDecoder(self.schema, by_place=self.by_place, **how)
 
 
 class CountedText:
@@ -127,10 +139,15 @@ class CountedText:
     ----------
     path : str
         Path of the file; it is decompressed if the name ends in ``.gz``.
+
+    Attributes
+    ----------
+    file : str
+        File name for messages.
     """
 
     def __init__(self, path: str) -> None:
-        self._name = os.path.basename(path)
+        self.file = os.path.basename(path)
         self._file = open(path, "rb")  # noqa: SIM115
         self._text: Any = gzip.GzipFile(fileobj=self._file) if is_compressed(path) else self._file
 
@@ -141,12 +158,8 @@ class CountedText:
 
     def read(self, size: int) -> bytes:
         """Read the next bytes of the text."""
-        try:
+        with reading(self.file, *DAMAGED):
             content: bytes = self._text.read(size)
-        except DAMAGED:
-            raise TableError(
-                f"{self._name}: the compressed file is cut off or damaged; copy it again"
-            ) from None
         return content
 
     def close(self) -> None:
@@ -163,10 +176,34 @@ def is_compressed(path: str) -> bool:
     return path.lower().endswith(".gz")
 
 
-def too_long(file: str, row: int, n_bytes: int, reason: str) -> TableError:
-    """Return the error for a row that exceeds its memory limit."""
+@contextlib.contextmanager
+def reading(file: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Replace errors of these kinds, which may quote cells, by one that names the file."""
+    is_damaged = False
+    try:
+        yield
+    except TableError:
+        raise
+    except kinds as error:
+        if getattr(error, "errno", None) not in (None, errno.EINVAL):
+            # The system's own word: no such file, no permission, a full disk.
+            raise
+        is_damaged = True
+    if is_damaged:
+        # Here, and not above, so that the error with the cell does not travel along.
+        raise _damaged(file)
+
+
+def _damaged(file: str) -> TableError:
+    """Return the error for a file that cannot be read to its end."""
+    return TableError(f"{file}: the file is damaged or cut off; copy it again")
+
+
+def too_wide(file: str, row: str, most: int) -> TableError:
+    """Return the error for rows with too many columns."""
     return TableError(
-        f"{file}: row {row} is longer than {n_bytes >> 10} KiB; {reason}; else {MEMORY_ADVICE}"
+        f"{file}: {row}, expected at most {most}; save wider tables as LIBSVM text, or "
+        f"{MEMORY_ADVICE}"
     )
 
 
@@ -183,10 +220,28 @@ TRUTH: tuple[Category, ...] = ("false", "true")
 MAX_TEXTS = 2**12
 
 
-def cell_error(file: str, row: int | None, column: str, reason: str) -> TableError:
-    """Return the error for a cell, with its place: rows count from 1, without the header."""
-    place = "" if row is None else f"row {row}, "
-    return TableError(f"{file}: {place}column {quoted(column)}: {reason}")
+class RowFault(Exception):
+    """Row that is refused. Who reads the file knows how many rows were returned before.
+
+    Parameters
+    ----------
+    reason : str
+        Text that quotes no cell.
+    row : int, default=0
+        Number of rows before it that have not been returned.
+    column : str or None, default=None
+        Column, if it is the fault of one cell.
+    """
+
+    def __init__(self, reason: str, row: int = 0, column: str | None = None) -> None:
+        super().__init__(reason)
+        self.row, self.column = row, column
+
+    def error(self, file: str, n_returned: int | None) -> TableError:
+        """Return the error for the user; rows count from 1, without the header, or not at all."""
+        place = [] if n_returned is None else [f"row {n_returned + self.row + 1}"]
+        place += [] if self.column is None else [f"column {quoted(self.column)}"]
+        return TableError(f"{file}: {', '.join(place)}: {self}")
 
 
 def numbers(values: Any) -> NDArray[np.float32]:
@@ -204,6 +259,15 @@ def numbers(values: Any) -> NDArray[np.float32]:
     if not (pa.types.is_float16(values.type) or pa.types.is_null(values.type)):
         values = values.cast(pa.float32(), safe=False)
     return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float32)
+
+
+class Numbers:
+    """Column whose cells are numbers themselves, in place of codes."""
+
+    def codes(self, values: Any) -> NDArray[Any]:
+        """Return the numbers; a text file has them already, as 4 bytes each."""
+        found: NDArray[Any] = values[1] if isinstance(values, tuple) else numbers(values)
+        return found
 
 
 class Lookup:
@@ -226,7 +290,7 @@ class Lookup:
         declared: Sequence[Category],
         missing_texts: Sequence[str],
         *,
-        missing: int = MISSING,
+        missing: float = MISSING,
         undeclared: int = UNDECLARED,
     ) -> None:
         self._codes = {str(value).strip(): code for code, value in enumerate(declared)}
@@ -236,10 +300,10 @@ class Lookup:
         self._known: tuple[Any, Any, NDArray[Any]] | None = None
 
     @staticmethod
-    def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | None:
-        """Return the lookup for a column of categories, booleans, dates or text; else None."""
+    def of_column(column: Column, missing_texts: Sequence[str]) -> Lookup | Numbers:
+        """Return what makes numbers or codes of the cells of a column."""
         if column.bounds is not None:
-            return None
+            return NUMBERS
         if column.dates is not None:
             return Dates(column.dates[0], missing_texts)
         if column.text is not None:
@@ -251,7 +315,6 @@ class Lookup:
             missing = int(value)
         elif value is not None:
             missing = declared.index(value) if value in declared else ZEROS
-            assert missing >= 0 or value == NONE
         found = Lookup(declared, missing_texts, missing=missing, undeclared=undeclared)
         if column.boolean:
             found._codes |= {"False": 0, "FALSE": 0, "True": 1, "TRUE": 1}
@@ -300,9 +363,6 @@ class Lookup:
         """Return the codes of distinct values."""
         return np.fromiter(map(self._code, values), dtype=self.kind)
 
-    def forget(self) -> None:
-        """Release the values of cells that have become rows; nothing is stored in this class."""
-
     def _code(self, value: Any) -> float:
         """Return the code of one cell."""
         value = value.item() if isinstance(value, np.generic) else value
@@ -332,8 +392,8 @@ class Dates(Lookup):
     kind = np.float64
 
     def __init__(self, first: str, missing_texts: Sequence[str]) -> None:
-        super().__init__((), missing_texts)
-        self._first, self._missing = first, math.nan  # type: ignore[assignment]
+        super().__init__((), missing_texts, missing=math.nan)
+        self._first = first
 
     def codes(self, values: Any) -> NDArray[Any]:
         """Return the day number of each cell; dates that are not text are converted together."""
@@ -410,6 +470,9 @@ class Words(Numbered):
         return self._missing if value.strip() in self._missing_texts else self._number(value)
 
 
+# All columns of numbers are alike: there may be hundreds of thousands.
+NUMBERS = Numbers()
+
 # Blocks of columns to rows of features and to labels.
 
 
@@ -436,27 +499,24 @@ class LabelDecoder(Lookup):
     ----------
     schema : TableSchema
         Schema with classes.
-    file : str
-        File name for messages.
     """
 
-    def __init__(self, schema: TableSchema, file: str) -> None:
+    def __init__(self, schema: TableSchema) -> None:
         if schema.classes is None:
             raise SchemaError(
                 f"{schema.origin}: classes: missing; write the public labels, for example "
                 'classes = ["no", "yes"] or classes = [0, 1]'
             )
         super().__init__(schema.classes, schema.text.missing_values)
-        self._file, self._target = file, schema.target
+        self._name = schema.target if isinstance(schema.target, str) else "label"
         self._classes = np.array(schema.classes)
 
-    def decode(self, codes: NDArray[Any], before: int) -> NDArray[Any]:
-        """Return the labels of codes; ``before`` rows precede them."""
+    def decode(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Return the labels of codes."""
         missing = (codes == MISSING)[codes < 0][:1].any()
         reason = "no label" if missing else "a label that is not one of the declared classes"
         reason = f"{reason}; correct the file, or classes in the schema"
-        name = self._target if isinstance(self._target, str) else "label"
-        _check_cells(codes >= 0, self._file, before, name, reason)
+        _check_cells(codes >= 0, self._name, reason)
         found: NDArray[Any] = self._classes[codes]
         return found
 
@@ -471,19 +531,16 @@ class PersonDecoder(Numbered):
     ----------
     schema : TableSchema
         Schema with the column of persons.
-    file : str
-        File name for messages.
     """
 
-    def __init__(self, schema: TableSchema, file: str) -> None:
+    def __init__(self, schema: TableSchema) -> None:
         super().__init__(schema.text.missing_values)
-        self._file, self._name = file, str(schema.person)
+        self._name = str(schema.person)
         self._key = secrets.token_bytes(32)
 
-    def decode(self, codes: NDArray[np.int32], before: int) -> NDArray[np.bytes_]:
-        """Return the digests of codes; ``before`` rows precede them."""
-        reason = "no person id; every row needs one"
-        _check_cells(codes >= 0, self._file, before, self._name, reason)
+    def decode(self, codes: NDArray[np.int32]) -> NDArray[np.bytes_]:
+        """Return the digests of codes."""
+        _check_cells(codes >= 0, self._name, "no person id; every row needs one")
         return np.array(self._kept, dtype="S16")[codes]
 
     def _code_of_value(self, value: Any) -> float:
@@ -495,35 +552,30 @@ class PersonDecoder(Numbered):
         return self._number(hashlib.blake2b(text.encode(), digest_size=16, key=self._key).digest())
 
 
-class WeightDecoder:
+class WeightDecoder(Numbers):
     """Decoder that checks weights.
 
     Parameters
     ----------
     schema : TableSchema
         Schema with the column of weights.
-    file : str
-        File name for messages.
     """
 
-    def __init__(self, schema: TableSchema, file: str) -> None:
-        self._file, self._name = file, str(schema.weight)
+    def __init__(self, schema: TableSchema) -> None:
+        self._name = str(schema.weight)
 
-    def decode(self, cells: NDArray[np.int32], before: int) -> NDArray[np.float64]:
-        """Return the weights in cells; ``before`` rows precede them."""
+    def decode(self, cells: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return the weights in cells."""
         found = cells.view(np.float32).astype(np.float64)
         right = np.isfinite(found) & (found >= 0.0)
-        reason = "not a finite, non-negative weight"
-        _check_cells(right, self._file, before, self._name, reason)
+        _check_cells(right, self._name, "not a finite, non-negative weight")
         return found
 
 
-def _check_cells(
-    right: NDArray[np.bool_], file: str, before: int, column: str, reason: str
-) -> None:
-    """Refuse the first invalid cell of a column; ``before`` rows precede it."""
+def _check_cells(right: NDArray[np.bool_], column: str, reason: str) -> None:
+    """Refuse the first invalid cell of a column."""
     if not right.all():
-        raise cell_error(file, before + int(right.argmin()) + 1, column, reason)
+        raise RowFault(reason, int(right.argmin()), column)
 
 
 class RowDecoder:
@@ -534,16 +586,12 @@ class RowDecoder:
     schema : TableSchema
         Schema with every column named.
     labelled : bool
-    file : str
-        File name for messages.
     owned : bool, default=False
         Whether to read persons and weights, if the schema has them.
     room : int, default=ROOM
         Memory limit for reading, in bytes.
     by_place : bool, default=False
         Whether rows are given as matrices only.
-    names_rows : bool, default=True
-        Whether messages contain row numbers.
 
     Attributes
     ----------
@@ -556,39 +604,37 @@ class RowDecoder:
         schema: TableSchema,
         *,
         labelled: bool,
-        file: str,
         owned: bool = False,
         room: int = ROOM,
         by_place: bool = False,
-        names_rows: bool = True,
     ) -> None:
-        self.schema, self._file, self._names_rows = schema, file, names_rows
         # Columns of a matrix that are all alike need no object each.
         self._alike = schema.all_other_columns if by_place and schema.is_uniform else None
         self._width = schema.n_features
-        if 4 * self._width > room // ROW_SHARE:
-            raise TableError(
-                f"{file}: a row has {self._width} features, expected at most "
-                f"{room // ROW_SHARE // 4}; save wider tables as LIBSVM text, or {MEMORY_ADVICE}"
-            )
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
-        # For each column its first feature and, unless cells are its numbers, their codes.
-        self._columns: list[tuple[int, Column, Lookup | None]] = []
+        # For each column its first feature, and what makes numbers or codes of its cells.
+        self._columns: list[tuple[int, Column, Lookup | Numbers]] = []
+        # Public replacements for missing numbers; NaN where there are none.
+        self._fill = np.full(self._width, np.nan, dtype=np.float32)
+        if self._alike is not None and self._alike.fill is not None:
+            self._fill[:] = self._alike.fill
         place = 0
         for column in schema.features if self._alike is None else ():
             self._columns.append((place, column, Lookup.of_column(column, texts)))
+            if column.is_number and column.fill is not None:
+                self._fill[place] = column.fill
             place += column.width
-        self._is_matrix = all(lookup is None for _, _, lookup in self._columns)
-        self.labels = LabelDecoder(schema, file) if labelled else None
+        self._is_matrix = all(lookup is NUMBERS for _, _, lookup in self._columns)
+        self.labels = LabelDecoder(schema) if labelled else None
         decoders: dict[str, Any] = {"person": PersonDecoder, "weight": WeightDecoder}
         self.owners: dict[str, Any] = {
-            OWNERS[role]: decoders[role](schema, file) for role in (schema.owners if owned else ())
+            OWNERS[role]: decoders[role](schema) for role in (schema.owners if owned else ())
         }
-        # Lookups of all columns that are read, in their order; None for numbers.
-        self._lookups: list[Lookup | None] = [lookup for _, _, lookup in self._columns]
+        # Of all columns that are read, in their order.
+        self._lookups: list[Any] = [lookup for _, _, lookup in self._columns]
         self._lookups += [] if self.labels is None else [self.labels]
-        self._lookups += [one if isinstance(one, Lookup) else None for one in self.owners.values()]
+        self._lookups += self.owners.values()
 
     def place(self, number: int) -> int | None:
         """Return the feature index of a numeric column; None for other columns."""
@@ -597,53 +643,47 @@ class RowDecoder:
 
     def is_number(self, number: int) -> bool:
         """Return whether a column holds numbers, not coded values."""
-        return self._lookups[number] is None
+        return isinstance(self._lookups[number], Numbers)
 
     def cells(self, number: int, values: Any) -> NDArray[np.int32]:
         """Return the cells of one column as numbers or codes of 4 bytes each.
 
         Input is an Arrow or NumPy array, or of a text file: words, and their places or numbers.
         """
-        lookup = self._lookups[number]
-        if lookup is None:
-            found: NDArray[np.int32] = (
-                values[1] if isinstance(values, tuple) else numbers(values).view(np.int32)
-            )
-            return found
-        codes = lookup.codes(values)
+        codes: NDArray[Any] = self._lookups[number].codes(values)
         if codes.dtype.kind == "f":
-            return codes.astype(np.float32).view(np.int32)
-        return codes.astype(np.int32)
+            return codes.astype(np.float32, copy=False).view(np.int32)
+        return codes.astype(np.int32, copy=False)
 
     def forget(self) -> None:
         """Release the texts of cells that have become rows."""
-        for lookup in filter(None, self._lookups):
-            lookup.forget()
+        for lookup in self._lookups:
+            if isinstance(lookup, Numbered):
+                lookup.forget()
 
-    def rows(self, cells: Cells, before: int) -> tuple[Any, ...]:
+    def rows(self, cells: Cells) -> tuple[Any, ...]:
         """Return features, labels and, if read, persons and weights.
 
         Parameters
         ----------
         cells : sequence of arrays
             Cells of every column, as returned by :meth:`cells`.
-        before : int
-            Number of preceding rows, for messages.
+
+        Raises
+        ------
+        RowFault
+            A cell does not fit the schema.
         """
         X = np.zeros((len(cells[0]), self._width), dtype=np.float32)
         tile = max(16, TILE_BYTES // (4 * self._width))
-        numeric = [
-            (j, place) for j, (place, _, lookup) in enumerate(self._columns) if lookup is None
-        ]
+        numeric = [(j, p) for j, (p, _, lookup) in enumerate(self._columns) if lookup is NUMBERS]
         for start in range(0, len(X), tile):
             stop = start + tile
             for j, place in numeric:
                 X[start:stop, place] = cells[j][start:stop].view(np.float32)
-        return self.finish(X, dict(enumerate(cells)), before)
+        return self.finish(X, dict(enumerate(cells)))
 
-    def finish(
-        self, X: Rows, cells: Mapping[int, NDArray[np.int32]], before: int
-    ) -> tuple[Any, ...]:
+    def finish(self, X: Rows, cells: Mapping[int, NDArray[np.int32]]) -> tuple[Any, ...]:
         """Complete the features once numbers are in place; return what :meth:`rows` returns.
 
         Parameters
@@ -652,68 +692,55 @@ class RowDecoder:
             Features with numbers filled in and zeros elsewhere.
         cells : mapping
             Cells of the other columns by column number.
-        before : int
-            Number of preceding rows, for messages.
         """
         for j, (place, column, lookup) in enumerate(self._columns):
-            if lookup is not None and column.is_number:
+            if lookup is NUMBERS:
+                continue
+            codes = cells[j]
+            if column.is_number:
                 # Days since a date.
-                X[:, place] = cells[j].view(np.float32)
-            elif lookup is not None:
-                self._encode(X, place, column, lookup, cells[j], before)
-        self._check(X, before)
+                X[:, place] = codes.view(np.float32)
+                continue
+            self._check_codes(codes, column)
+            if isinstance(lookup, Words):
+                X[:, place : place + column.width] = lookup.features(codes)
+            elif column.is_indicated:
+                rows = np.flatnonzero(codes >= 0)
+                X[rows, place + codes[rows]] = 1.0
+            else:
+                X[:, place] = codes
+        self._check(X)
         behind = (cells[number] for number in itertools.count(len(self._columns)))
-        y = None if self.labels is None else self.labels.decode(next(behind), before)
-        owners = {name: one.decode(next(behind), before) for name, one in self.owners.items()}
-        return (X, y, owners) if owners else (X, y)
+        y = None if self.labels is None else self.labels.decode(next(behind))
+        return X, y, {name: one.decode(next(behind)) for name, one in self.owners.items()}
 
-    def matrix(self, block: NDArray[Any], labels: Any, before: int) -> tuple[Any, ...]:
+    def matrix(self, block: NDArray[Any], labels: Any) -> tuple[Any, ...]:
         """Return the rows of a matrix file, with columns in schema order."""
         if not self._is_matrix:
             given = [*block.T] if self.labels is None else [*block.T, labels]
-            return self.rows([self.cells(j, one) for j, one in enumerate(given)], before)
+            return self.rows([self.cells(j, one) for j, one in enumerate(given)])
         with np.errstate(over="ignore"):
             X = np.array(block, dtype=np.float32, order="C")
-        self._check(X, before)
-        return X, self.labels and self.labels.decode(self.labels.codes(labels), before)
+        self._check(X)
+        return X, self.labels and self.labels.decode(self.labels.codes(labels)), {}
 
-    def _encode(
-        self,
-        X: Rows,
-        place: int,
-        column: Column,
-        lookup: Lookup,
-        codes: NDArray[np.int32],
-        before: int,
-    ) -> None:
-        """Write indicators of categories, positions on a scale, booleans or hashed words."""
-        wrong = np.flatnonzero(codes < -1)
-        if wrong.size:
-            row = before + int(wrong[0])
-            if codes[wrong[0]] == UNDECLARED:
-                reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
-                reason = reason if column.text is None else "expected text"
-            else:
-                reason = _missing_reason(column)
-            raise self._wrong(row, column, reason)
-        if isinstance(lookup, Words):
-            X[:, place : place + column.width] = lookup.features(codes)
+    def _check_codes(self, codes: NDArray[np.int32], column: Column) -> None:
+        """Refuse values that are missing or not declared, without a public replacement."""
+        wrong = np.flatnonzero(codes < ZEROS)
+        if not wrong.size:
             return
-        if not column.is_indicated:
-            X[:, place] = codes
-            return
-        rows = np.flatnonzero(codes >= 0)
-        X[rows, place + codes[rows]] = 1.0
+        reason = _missing_reason(column)
+        if codes[wrong[0]] == UNDECLARED:
+            reason = "expected true or false" if column.boolean else UNDECLARED_CATEGORY
+            reason = reason if column.text is None else "expected text"
+        raise RowFault(reason, int(wrong[0]), column.name)
 
-    def _check(self, X: Rows, before: int) -> None:
+    def _check(self, X: Rows) -> None:
         """Replace missing values by public ones; refuse cells that are not numbers."""
         if np.isfinite(X).all():
             return
-        if self._alike is not None and self._alike.missing is not None:
-            X[np.isnan(X)] = self._alike.missing
-        for place, column, _ in self._columns:
-            if column.is_number and column.fill is not None:
-                X[np.isnan(X[:, place]), place] = column.fill
+        missing = np.isnan(X)
+        X[missing] = np.broadcast_to(self._fill, X.shape)[missing]
         wrong = ~np.isfinite(X)
         if wrong.any():
             row, place = divmod(int(wrong.argmax()), self._width)
@@ -724,11 +751,7 @@ class RowDecoder:
             reason = "not a finite single-precision number" if column.dates is None else NO_DATE
             if np.isnan(X[row, place]):
                 reason = _missing_reason(column)
-            raise self._wrong(before + row, column, reason)
-
-    def _wrong(self, row: int, column: Column, reason: str) -> TableError:
-        """Return the error for a cell."""
-        return cell_error(self._file, row + 1 if self._names_rows else None, column.name, reason)
+            raise RowFault(reason, row, column.name)
 
 
 NO_DATE = "not a date such as 2024-12-31 or 2024-12-31 23:59:59"
@@ -805,7 +828,8 @@ BLOCK, BYTES_PER_CELL = 2**20, 128
 # Parts of the room: a block of records, and the longest record; the decoded rows take the rest.
 BLOCK_SHARE, RECORD_SHARE = 64, 32
 
-MAX_BLANK_LINES = 1000
+# Before a header.
+MAX_LINE_BREAKS = 1000
 # How files begin that are not what their name says.
 OTHER_FILES = {
     b"\x1f\x8b": "the file is compressed: rename it to end in .gz",
@@ -829,7 +853,8 @@ class CsvSource(Source):
         """Take names from the header, or from the schema, possibly without the target."""
         self._text, self._delimiter = schema.text, schema.text.delimiter or self.delimiter
         self._names = read_header(self.path, self._text, self._delimiter, room=self.room)
-        header, target, n_cells = self._text.header, schema.target, len(self._names)
+        header, n_cells = self._text.header, len(self._names)
+        target: Any = schema.target
         if isinstance(header, tuple):
             self._names = list(header)
             if n_cells == len(header) - 1 and not self.labelled and target in header:
@@ -841,9 +866,11 @@ class CsvSource(Source):
                 )
         if header:
             how = {"labelled": self.labelled, "owned": self.owned}
-            return schema.of_names(self._names, file=self.file, **how)
-        has_target = isinstance(target, int)
-        if self.labelled and not (isinstance(target, int) and -n_cells <= target < n_cells):
+            found = schema.of_names(self._names, file=self.file, **how)
+            self._target = str(found.target)
+            return found
+        by_place = isinstance(target, int)
+        if self.labelled and not (by_place and -n_cells <= target < n_cells):
             raise TableError(
                 f"{self.file}: target: expected a position from 0 to {n_cells - 1}, or -1 for the "
                 "last column, as the file has no header"
@@ -851,111 +878,47 @@ class CsvSource(Source):
         width = schema.declared_width
         if schema.all_other_columns is None:
             width = len(schema.features)
-        if has_target and not self.labelled and n_cells == width:
-            has_target = False
+        has_target = by_place and (self.labelled or n_cells != width)
         found = schema.of_width(n_cells - int(has_target), file=self.file, owned=self.owned)
         self._names = [column.name for column in found.features]
         if has_target:
-            place = int(target or 0) % n_cells
-            self._names.insert(place, f"column {place}")
+            place = target % n_cells
+            self._target = f"column {place}"
+            self._names.insert(place, self._target)
         return found
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
-        before, (reader, coded) = 0, self._reader()
-
-        def row() -> int:
-            return before + 1
-
+        reader, coded = self._reader()
+        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
+        longest, is_header = self.room // RECORD_SHARE, self._text.header is True
         with contextlib.closing(CountedText(self.path)) as source:
-            for text in self._texts(source, row):
+            for text in whole_records(source, self._text, self._delimiter, block, longest):
                 self._decoder.forget()
                 at = 0
+                if is_header:
+                    header, text = _split_header(text, self._text, self._delimiter)
+                    is_header = not header
                 while at < len(text):
                     most = self._decoder.max_rows
                     X, codes, n_rows, words, at, fault = reader.read(text, at, most)
                     if fault is not None:
-                        raise self._wrong(before + n_rows + 1, *fault)
+                        raise self._fault(n_rows, *fault)
                     if not n_rows:
                         break
                     cells = {
                         number: self._decoder.cells(number, (words[j], codes[:n_rows, j]))
                         for j, number in enumerate(coded)
                     }
-                    yield self._decoder.finish(X[:n_rows], cells, before)
-                    before += n_rows
+                    yield self._decoder.finish(X[:n_rows], cells)
                 progress(source.n_bytes)
-
-    def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
-        """Yield blocks of whole records in UTF-8, without the header.
-
-        Raises
-        ------
-        TableError
-            The file is damaged, is not text, ends within quotes, or has a record that is too long.
-        """
-        records = RecordEnds(self._text.quote, self._delimiter)
-        is_header, longest = self._text.header is True, self.room // RECORD_SHARE
-        parts: list[bytes] = []
-        length = 0
-        for text in self._pieces(source):
-            if not length:
-                text = text.lstrip(b"\r\n") if is_header else text
-            first, last = records.ends(text)
-            if is_header:
-                length += len(text)
-                if not first:
-                    continue
-                is_header = False
-                text, last, length = text[first:], last - first, 0
-            if last:
-                yield b"".join([*parts, text[:last]])
-                parts, length = [], 0
-            parts.append(text[last:])
-            length += len(text) - last
-            if length > longest:
-                raise too_long(self.file, row(), longest, "a quote may not be closed")
-        if records.end_inside():
-            raise TableError(
-                f"{self.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
-            )
-        if length and not is_header:
-            yield b"".join(parts)
-
-    def _pieces(self, source: CountedText) -> Iterator[bytes]:
-        """Yield pieces of the text in UTF-8."""
-        block = min(max(BLOCK, BYTES_PER_CELL * len(self._names)), self.room // BLOCK_SHARE)
-        encoding = self._text.encoding
-        is_plain = encoding.lower() in UTF_8
-        decoder = codecs.getincrementaldecoder("utf-8-sig" if is_plain else encoding)()
-        is_start = True
-        try:
-            while text := source.read(block):
-                if is_plain:
-                    # Cells that are read as text are checked later.
-                    yield text.removeprefix(codecs.BOM_UTF8) if is_start else text
-                else:
-                    yield decoder.decode(text).encode("utf-8")
-                is_start = False
-            if not is_plain:
-                yield decoder.decode(b"", final=True).encode("utf-8")
-        except UnicodeError:
-            raise TableError(f"{self.file}: not a text file in {encoding}") from None
-
-    @property
-    def _target(self) -> str:
-        """Return the name of the label column."""
-        target = self.schema.target
-        if isinstance(target, int):
-            return self._names[target % len(self._names)]
-        return str(target)
 
     def _reader(self) -> tuple[TextCells, list[int]]:
         """Return the cell reader, and the decoder's index of each column read as codes."""
         slots = dict.fromkeys(self._names, ("ignored", 0))
         coded: list[int] = []
         read = [column.name for column in self.schema.features]
-        read += [self._target] * self.labelled
+        read += [self._target] if self.labelled else []
         read += self.schema.owners.values() if self.owned else ()
         for number, name in enumerate(read):
             if (place := self._decoder.place(number)) is not None:
@@ -973,12 +936,13 @@ class CsvSource(Source):
         )
         return reader, coded
 
-    def _wrong(self, row: int, place: int, reason: str, n_cells: int) -> TableError:
-        """Return the error for an unreadable record, without its cells."""
+    def _fault(self, row: int, place: int, reason: str, n_cells: int) -> RowFault:
+        """Return the fault of an unreadable record, without its cells."""
         if reason == "cells":
-            return TableError(
-                f"{self.file}: row {row} has {n_cells} cells, expected {len(self._names)}; the "
-                "file may be cut off, or a cell with the delimiter may need quotes"
+            return RowFault(
+                f"got {n_cells} cells, expected {len(self._names)}; the file may be cut off, or a "
+                "cell with the delimiter may need quotes",
+                row,
             )
         if reason == "text":
             reason = (
@@ -991,7 +955,74 @@ class CsvSource(Source):
                 "declare boolean = true for true and false, and categories = [...] or ignore = "
                 "true for other text"
             )
-        return cell_error(self.file, row, self._names[place], reason)
+        return RowFault(reason, row, self._names[place])
+
+
+def whole_records(
+    source: CountedText, text: TextFormat, delimiter: str, block: int, longest: int
+) -> Iterator[bytes]:
+    """Yield blocks of whole records in UTF-8, with the header.
+
+    Parameters
+    ----------
+    source : CountedText
+    text : TextFormat
+    delimiter : str
+    block : int
+        Number of bytes that are read at a time.
+    longest : int
+        Largest number of bytes of a record.
+
+    Raises
+    ------
+    RowFault
+        A record is too long.
+    TableError
+        The file is damaged, is not text, or ends within quotes.
+    """
+    records = RecordEnds(text.quote, delimiter)
+    parts: list[bytes] = []
+    length = 0
+    for piece in _pieces(source, text.encoding, block):
+        _, last = records.ends(piece)
+        if last:
+            yield b"".join([*parts, piece[:last]])
+            parts, length = [], 0
+        parts.append(piece[last:])
+        length += len(piece) - last
+        if length > longest:
+            raise RowFault(
+                f"longer than {longest >> 10} KiB; a line break may be missing, or a quote not "
+                f"closed; else {MEMORY_ADVICE}"
+            )
+    if records.end_inside():
+        raise TableError(
+            f"{source.file}: ends inside a quoted cell: it is cut off, or a quote is not closed"
+        )
+    if length:
+        yield b"".join(parts)
+
+
+def _pieces(source: CountedText, encoding: str, block: int) -> Iterator[bytes]:
+    """Yield pieces of the text in UTF-8."""
+    pieces = iter(lambda: source.read(block), b"")
+    if encoding.lower() in UTF_8:
+        # Cells that are read as text are checked later.
+        yield next(pieces, b"").removeprefix(codecs.BOM_UTF8)
+        yield from pieces
+        return
+    try:
+        for text in codecs.iterdecode(pieces, encoding):
+            yield text.encode("utf-8")
+    except UnicodeError:
+        raise TableError(f"{source.file}: not a text file in {encoding}") from None
+
+
+def _split_header(block: bytes, text: TextFormat, delimiter: str) -> tuple[bytes, bytes]:
+    """Return the first record that is not blank, and the rest of a block of whole records."""
+    block = block.lstrip(b"\r\n")
+    end = RecordEnds(text.quote, delimiter).ends(block)[0] or len(block)
+    return block[:end], block[end:]
 
 
 def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM) -> list[str]:
@@ -1002,8 +1033,26 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
     TableError
         The file is empty, is not text, or names a column twice.
     """
-    file = os.path.basename(path)
-    found = _first_record(path, text, delimiter, room // RECORD_SHARE)
+    file, longest = os.path.basename(path), room // RECORD_SHARE
+    with contextlib.closing(CountedText(path)) as source:
+        records = whole_records(source, text, delimiter, min(BLOCK, longest), longest)
+        try:
+            start = next(records, b"")
+        except RowFault as fault:
+            raise fault.error(file, 0) from None
+    header, rest = _split_header(start, text, delimiter)
+    if not header or len(start) - len(header) - len(rest) > MAX_LINE_BREAKS:
+        raise TableError(f"{file}: the file is empty, or begins with blank lines")
+    quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
+    try:
+        lines = io.StringIO(header.decode("utf-8"), newline="")
+        found = next(csv.reader(lines, delimiter=delimiter, **quoting))
+    except (csv.Error, UnicodeError):
+        name = "utf-16" if header.startswith(UTF_16) else "latin-1"
+        encoded = f'write the encoding, for example encoding = "{name}", in the [csv] table'
+        hints = (hint for mark, hint in OTHER_FILES.items() if header.startswith(mark))
+        hint = next(hints, f"{encoded} of the schema")
+        raise TableError(f"{file}: the header is not {text.encoding}; {hint}") from None
     if len(found) > MAX_COLUMNS:
         raise TableError(
             f"{file}: got {len(found)} columns, expected at most {MAX_COLUMNS}; save wider tables "
@@ -1019,74 +1068,14 @@ def read_header(path: str, text: TextFormat, delimiter: str, *, room: int = ROOM
     return names
 
 
-def _first_record(path: str, text: TextFormat, delimiter: str, longest: int) -> list[str]:
-    """Return the cells of the first record that is not blank."""
-    file = os.path.basename(path)
-    quoting = {"quotechar": text.quote} if text.quote else {"quoting": csv.QUOTE_NONE}
-    encoding = "utf-8-sig" if text.encoding.lower() in UTF_8 else text.encoding
-    raw: Any = gzip.open(path, "rb") if is_compressed(path) else open(path, "rb")  # noqa: SIM115
-    with io.TextIOWrapper(raw, encoding, errors="surrogateescape", newline="") as stream:
-        try:
-            records = csv.reader(_lines(stream, file, longest), delimiter=delimiter, **quoting)
-            first = next(filter(None, records), None)
-            if first is not None:
-                # Names must be text; bytes that are none were kept apart.
-                "".join(first).encode("utf-8")
-                return first
-        except TableError:
-            raise
-        except (csv.Error, *DAMAGED, ValueError) as error:
-            with open(path, "rb") as binary:
-                start = binary.read(4)
-            # Python 3.10 stops at null bytes before it looks at the rest.
-            marks = (*OTHER_FILES, *(() if "16" in text.encoding else UTF_16))
-            stopped = isinstance(error, csv.Error) and not path.endswith(".gz")
-            if isinstance(error, UnicodeError) or (stopped and start.startswith(marks)):
-                name = "utf-16" if start.startswith(UTF_16) else "latin-1"
-                encoded = f'write the encoding, for example encoding = "{name}", in the [csv] table'
-                hints = (hint for mark, hint in OTHER_FILES.items() if start.startswith(mark))
-                hint = next(hints, f"{encoded} of the schema")
-                raise TableError(f"{file}: the header is not {text.encoding}; {hint}") from None
-            raise TableError(f"{file}: not a text file with a header, or cut off in it") from None
-    raise TableError(f"{file}: the file is empty")
-
-
-def _lines(stream: io.TextIOWrapper, file: str, longest: int) -> Iterator[str]:
-    """Yield the lines of the first record, after a limited number of blank lines."""
-    left = longest
-    for n_blank in itertools.count():
-        line = stream.readline(left + 1)
-        left -= len(line)
-        if left < 0:
-            raise too_long(file, 1, longest, "it has no line breaks, or a quote is not closed")
-        if not line:
-            return
-        if n_blank == MAX_BLANK_LINES and left >= longest - 2 * MAX_BLANK_LINES:
-            raise TableError(f"{file}: expected a header, got {MAX_BLANK_LINES} blank lines")
-        yield line
-
-
 # Types of columns in Parquet and Arrow files: public, and checked before a row is read.
 
 
-@contextlib.contextmanager
-def reading(file: str, *damaged: type[Exception]) -> Iterator[None]:
-    """Replace errors of Arrow and others, which may quote cells, by one that names the file."""
+def _by_arrow(file: str, *kinds: type[Exception]) -> contextlib.AbstractContextManager[None]:
+    """Replace errors of Arrow, and those of further kinds, as ``reading`` does."""
     from pyarrow import ArrowException
 
-    is_damaged = False
-    try:
-        yield
-    except TableError:
-        raise
-    except (ArrowException, EOFError, OSError, UnicodeError, *damaged) as error:
-        if getattr(error, "errno", None) is not None:
-            # The system's own word: no such file, no permission.
-            raise
-        is_damaged = True
-    if is_damaged:
-        # Here, and not above, so that Arrow's error does not travel along.
-        raise _cut_off(file)
+    return reading(file, ArrowException, EOFError, OSError, UnicodeError, *kinds)
 
 
 def column_types(file: str, schema: Any) -> dict[str, Any]:
@@ -1180,15 +1169,15 @@ class _Columnar(Source):
     def _cells(self, batch: Any, names: Sequence[str]) -> list[NDArray[np.int32]]:
         """Return the cells of some columns."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
-        with reading(self.file):
+        with _by_arrow(self.file):
             # Offsets and places of a damaged file may point anywhere.
             batch.validate(full=True)
         return [self._decoder.cells(self._numbers[name], columns[name]) for name in names]
 
-    def _decoded(self, batch: Any, before: int) -> tuple[Any, ...]:
+    def _decoded(self, batch: Any) -> tuple[Any, ...]:
         """Return rows, labels and owners."""
         self._decoder.forget()
-        rows: tuple[Any, ...] = self._decoder.rows(self._cells(batch, self._names), before)
+        rows: tuple[Any, ...] = self._decoder.rows(self._cells(batch, self._names))
         return rows
 
 
@@ -1202,36 +1191,29 @@ class ParquetSource(_Columnar):
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
         parquet = optional_module("pyarrow.parquet", "reading Parquet files", "arrow")
-        size, before = os.path.getsize(self.path), 0
+        size, n_read = os.path.getsize(self.path), 0
         coded = [one for one in self._names if not self._decoder.is_number(self._numbers[one])]
         with ExitStack() as stack:
             groups = self._groups()
-            with reading(self.file):
+            with _by_arrow(self.file):
                 # Not pre_buffer=True, which reads whole row groups.
                 how = {"pre_buffer": False, "buffer_size": READ_BYTES, "read_dictionary": coded}
                 file = stack.enter_context(parquet.ParquetFile(self.path, **how))
             for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
                 # Row groups whose columns all fit are read in sequence.
-                for block in (
-                    self._at_once(file, some, before) if fits else self._in_turn(file, some, before)
-                ):
+                for block in (self._at_once if fits else self._in_turn)(file, some):
                     yield block
-                    before += len(block[0])
-                    progress(size * before // max(before, self.n_rows or 0))
-        if before != self.n_rows:
-            raise _cut_off(self.file)
+                    n_read += len(block[0])
+                    progress(size * n_read // max(n_read, self.n_rows or 0))
+        if n_read != self.n_rows:
+            raise _damaged(self.file)
 
-    def _at_once(
-        self, file: Any, groups: Iterable[Group], before: int
-    ) -> Iterator[tuple[Any, ...]]:
+    def _at_once(self, file: Any, groups: Iterable[Group]) -> Iterator[tuple[Any, ...]]:
         """Yield rows and labels of row groups, all columns together."""
         for batch in self._batches(file, [group[0] for group in groups], self._names, self._step):
-            yield self._decoded(batch, before)
-            before += batch.num_rows
+            yield self._decoded(batch)
 
-    def _in_turn(
-        self, file: Any, groups: Iterable[Group], before: int
-    ) -> Iterator[tuple[Any, ...]]:
+    def _in_turn(self, file: Any, groups: Iterable[Group]) -> Iterator[tuple[Any, ...]]:
         """Yield rows and labels of row groups, reading a few columns at a time."""
         room, most = self.room // WHOLE_SHARE, self._decoder.max_rows
         texts = any(column.text is not None for column in self.schema.features)
@@ -1253,18 +1235,17 @@ class ParquetSource(_Columnar):
                                 kept.write(self._numbers[name], at, cells)
                         at += batch.num_rows
                     if at != n_rows:
-                        raise _cut_off(self.file)
+                        raise _damaged(self.file)
                 for start in range(0, n_rows, most):
                     cells = kept.read(start, min(most, n_rows - start))
-                    yield self._decoder.rows(cells, before + start)
-            before += n_rows
+                    yield self._decoder.rows(cells)
 
     def _batches(self, file: Any, groups: list[int], names: list[str], step: int) -> Iterator[Any]:
         """Yield batches of at most ``step`` rows of some columns."""
-        with reading(self.file):
+        with _by_arrow(self.file):
             batches = file.iter_batches(step, row_groups=groups, columns=names)
         while True:
-            with reading(self.file):
+            with _by_arrow(self.file):
                 batch = next(batches, None)
             if batch is None:
                 return
@@ -1277,7 +1258,7 @@ class ParquetSource(_Columnar):
         be wrong; Arrow uses the header of each page.
         """
         room, found = self.room // PAGES_SHARE, []
-        with mapped_bytes(self.path) as data, reading(self.file, *DAMAGED_SIZES):
+        with mapped_bytes(self.path) as data, _by_arrow(self.file, *DAMAGED_SIZES):
             # The list of row groups at the end of the file. Not by Arrow's objects for it: some end
             # the process where the list is damaged.
             end = len(data) - 8
@@ -1311,7 +1292,7 @@ class ArrowSource(_Columnar):
         """Yield rows, labels and owners."""
         import pyarrow as pa
 
-        size, before = os.path.getsize(self.path), 0
+        size = os.path.getsize(self.path)
         data = mapped_bytes(self.path)
         with ExitStack() as stack:
             source, names = pa.py_buffer(data), None
@@ -1321,12 +1302,12 @@ class ArrowSource(_Columnar):
                 names = self._names
                 if _is_arrow_file(data):
                     source = stack.enter_context(pa.OSFile(self.path))
-            with reading(self.file):
+            with _by_arrow(self.file):
                 reader = stack.enter_context(_opened(source, data, names))
             # Of a file; a stream does not say it.
             n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
-                with reading(self.file):
+                with _by_arrow(self.file):
                     if n_batches is None:
                         batch = next(reader, None)
                     else:
@@ -1336,8 +1317,7 @@ class ArrowSource(_Columnar):
                     batch = batch.select(self._names)
                 for row in range(0, batch.num_rows, self._step):
                     part = batch.slice(row, self._step)
-                    yield self._decoded(part, before)
-                    before += part.num_rows
+                    yield self._decoded(part)
                     _forget(data)
                 # Before the next one is unpacked.
                 batch = part = None
@@ -1348,14 +1328,14 @@ class ArrowSource(_Columnar):
 
         Uncompressed data take no additional memory.
         """
-        with reading(self.file):
+        with _by_arrow(self.file):
             schema = _opened(memoryview(data), data, None).schema
         if all(str(schema.field(name).type) == "null" for name in self._names):
             raise TableError(f"{self.file}: all columns have the type null, expected values")
         wanted = _places_of_buffers(schema, set(self._names))
         room, dictionaries = self.room // UNPACKED_SHARE, dict[int, int]()
         n_batches = largest = 0
-        with reading(self.file, *DAMAGED_SIZES):
+        with _by_arrow(self.file, *DAMAGED_SIZES):
             for message in _messages(data):
                 if message.type not in ("dictionary", "record batch"):
                     continue
@@ -1392,7 +1372,7 @@ def parquet_types(path: str) -> tuple[dict[str, Any], int]:
             f"{file}: its footer takes {int.from_bytes(size, 'little')} bytes, expected at most "
             f"{LARGEST_FOOTER}; write fewer, larger row groups"
         )
-    with reading(file), parquet.ParquetFile(path) as opened:
+    with _by_arrow(file), parquet.ParquetFile(path) as opened:
         return column_types(file, opened.schema_arrow), opened.metadata.num_rows
 
 
@@ -1407,7 +1387,7 @@ def arrow_types(path: str) -> dict[str, Any]:
                 "pyarrow.feather.write_feather(table, path)"
             )
     data = mapped_bytes(path)
-    with reading(file), _opened(memoryview(data), data, None) as opened:
+    with _by_arrow(file), _opened(memoryview(data), data, None) as opened:
         return column_types(file, opened.schema)
 
 
@@ -1485,11 +1465,6 @@ ARROW_MARK = b"ARROW1"
 MAX_NESTED = 16
 # Largest metadata of a file; Arrow's objects are ten times as large.
 LARGEST_FOOTER = 2**23
-
-
-def _cut_off(file: str) -> TableError:
-    """Return the error for a file with impossible sizes."""
-    return TableError(f"{file}: the file is damaged or cut off; copy it again")
 
 
 def _too_large(file: str, what: str, n_bytes: int, room: int, smaller: str) -> TableError:
@@ -1616,23 +1591,16 @@ def _unpacked(data: Any, batch: int, body: Any, wanted: set[int] | None) -> int:
 
 def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
     """Return which buffers of a batch belong to some columns; None if unknown."""
-    from pyarrow import types
-
-    def count(kind: Any) -> int | None:
-        if types.is_null(kind):
-            return 0
-        plain = types.is_primitive(kind) or types.is_dictionary(kind) or types.is_decimal(kind)
-        if plain or types.is_boolean(kind) or types.is_fixed_size_binary(kind):
-            return 2
-        texts = (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-        return 3 if any(test(kind) for test in texts) else None
+    import pyarrow as pa
 
     found: set[int] = set()
     before = 0
     for field in schema:
-        n = count(field.type)
-        if n is None:
+        if field.type.num_fields or "view" in str(field.type):
+            # Nested values, and texts in any number of buffers.
             return None
+        is_null = pa.types.is_null(field.type)
+        n = 0 if is_null else len(pa.array([], field.type).buffers())
         if field.name in names:
             found.update(range(before, before + n))
         before += n
@@ -1686,11 +1654,8 @@ class NpzSource(Source):
                     )
                 self._row_bytes += labels.row_bytes
             if self._row_bytes > self.room // NPZ_ROW_SHARE:
-                raise TableError(
-                    f"{self.file}: X: a row takes {self._row_bytes} bytes, expected at most "
-                    f"{self.room // NPZ_ROW_SHARE}; save wider tables as LIBSVM text, or "
-                    f"{MEMORY_ADVICE}"
-                )
+                row = f"X: a row takes {self._row_bytes} bytes"
+                raise too_wide(self.file, row, self.room // NPZ_ROW_SHARE)
             return schema.of_width(rows.shape[1], file=self.file, owned=self.owned)
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
@@ -1699,21 +1664,14 @@ class NpzSource(Source):
         step = max(1, min(self.room // NPZ_BLOCK_SHARE // self._row_bytes, self._decoder.max_rows))
         with ExitStack() as stack:
             rows, labels = _members(self.path, stack, labelled=self.labelled)
-            try:
+            with reading(self.file, *NPZ_DAMAGED):
                 rows.unpack(self.room // WHOLE_SHARE, stack)
-            except NPZ_DAMAGED as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    # The disk is full: not the file's fault.
-                    raise
-                raise _damaged(self.file) from None
             for start in range(0, n_rows, step):
                 count = min(step, n_rows - start)
-                try:
+                with reading(self.file, *NPZ_DAMAGED):
                     block = rows.read(count)
                     given = None if labels is None else labels.read(count)
-                except NPZ_DAMAGED:
-                    raise _damaged(self.file) from None
-                yield self._decoder.matrix(block, given, start)
+                yield self._decoder.matrix(block, given)
                 progress(size * (start + count) // n_rows)
 
 
@@ -1727,25 +1685,19 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
     """Open X and y."""
     file = os.path.basename(path)
     content = stack.enter_context(_File(path))
-    try:
+    with reading(file, *NPZ_DAMAGED):
         archive = stack.enter_context(zipfile.ZipFile(content))
         found = {name.removesuffix(".npy"): name for name in archive.namelist()}
-    except NPZ_DAMAGED:
-        raise _damaged(file) from None
     content.longest = -1
-    wanted = ("X", "y") if labelled else ("X",)
-    for name in wanted:
+    opened = []
+    for name in ("X", "y") if labelled else ("X",):
         if name not in found:
             has = ", ".join(map(quoted, list(found)[:10])) or "none"
             raise TableError(f"{file}: no array {name!r}; it has {has}")
-    opened = []
-    for name in wanted:
         kinds, rank, expected = ARRAYS[name]
-        try:
+        with reading(file, *NPZ_DAMAGED):
             about = archive.getinfo(found[name])
             member = _Member(stack.enter_context(archive.open(about)), about)
-        except NPZ_DAMAGED:
-            raise _damaged(file) from None
         if member.dtype.kind not in kinds or len(member.shape) != rank:
             raise TableError(
                 f"{file}: {name}: got {len(member.shape)} dimensions of type "
@@ -1753,11 +1705,6 @@ def _members(path: str, stack: ExitStack, *, labelled: bool) -> tuple[_Member, _
             )
         opened.append(member)
     return opened[0], opened[1] if labelled else None
-
-
-def _damaged(file: str) -> TableError:
-    """Return the error for a file that cannot be read to its end."""
-    return TableError(f"{file}: not an .npz file, or cut off or damaged; copy it again")
 
 
 class _File(io.FileIO):
@@ -1846,7 +1793,10 @@ LIBSVM_BLOCK = 2**20
 
 LIBSVM_BLOCK_SHARE, LIBSVM_ROW_SHARE = 256, 64
 
-COMMENT = re.compile(rb"#[^\n]*")
+# Records are lines: nothing is quoted.
+LINES = TextFormat(quote="")
+
+COMMENT = re.compile(rb"#[^\r\n]*")
 
 ENTRY = re.compile(
     rb"(?<!\S)([0-9]+):([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)(?!\S)"
@@ -1876,45 +1826,24 @@ class LibsvmSource(Source):
 
     def _made_decoder(self) -> LabelDecoder | None:
         """Return a decoder for labels only."""
-        return LabelDecoder(self.schema, self.file) if self.labelled else None
+        return LabelDecoder(self.schema) if self.labelled else None
 
     def blocks(self, progress: Progress) -> Iterator[tuple[Any, ...]]:
         """Yield rows, labels and owners."""
-        before = 0
-
-        def row() -> int:
-            return before + 1
-
+        decoder, longest = self._decoder, self.room // LIBSVM_ROW_SHARE
+        block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
         with contextlib.closing(CountedText(self.path)) as source:
-            for text in self._texts(source, row):
-                X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text, before)
+            for text in whole_records(source, LINES, " ", block, longest):
+                X, labels = self._parsed(COMMENT.sub(b"", text) if b"#" in text else text)
                 if X.shape[0]:
-                    decoder = self._decoder
-                    yield X, decoder and decoder.decode(decoder.codes(labels), before)
-                before += X.shape[0]
+                    yield X, decoder and decoder.decode(decoder.codes(labels)), {}
                 progress(source.n_bytes)
 
-    def _texts(self, source: CountedText, row: Callable[[], int]) -> Iterator[bytes]:
-        """Yield blocks of whole lines; ``row`` is the next row number."""
-        rest: list[bytes] = []
-        block = min(LIBSVM_BLOCK, self.room // LIBSVM_BLOCK_SHARE)
-        longest = self.room // LIBSVM_ROW_SHARE
-        while text := source.read(block):
-            cut = text.rfind(b"\n") + 1
-            if cut:
-                yield b"".join([*rest, text[:cut]])
-                rest = []
-            rest.append(text[cut:])
-            if sum(map(len, rest)) > longest:
-                raise too_long(self.file, row(), longest, "a line break may be missing")
-        if any(rest):
-            yield b"".join(rest)
-
-    def _parsed(self, text: bytes, before: int) -> tuple[Any, list[bytes]]:
+    def _parsed(self, text: bytes) -> tuple[Any, list[bytes]]:
         """Return a matrix, and labels as text."""
         labels: list[bytes] = []
         entries: list[bytes] = []
-        for line in filter(None, map(bytes.strip, text.split(b"\n"))):
+        for line in filter(None, map(bytes.strip, text.splitlines())):
             first, *more = line.split(None, 1)
             if b":" in first:
                 entries.append(line)
@@ -1923,7 +1852,7 @@ class LibsvmSource(Source):
                 entries += more or [b""]
         body = b"\n".join(entries)
         if (self.labelled and len(labels) < len(entries)) or ENTRY.sub(b"", body).strip():
-            raise self._fault(text, before)
+            raise self._fault(text)
         n_entries = [line.count(b":") for line in entries]
         numbers = np.fromstring(body.replace(b":", b" ") or b"0", dtype=np.float64, sep=" ")
         numbers = numbers[: 2 * sum(n_entries)]
@@ -1932,23 +1861,23 @@ class LibsvmSource(Source):
             value = value.astype(np.float32)
         inside = (index >= 0).all() and (index < self.schema.n_features).all()
         if not (inside and np.isfinite(value).all()):
-            raise self._fault(text, before)
+            raise self._fault(text)
         X = sparse.csr_matrix(
             (value, index.astype(np.int32), np.concatenate([[0], np.cumsum(n_entries)])),
             shape=(len(entries), self.schema.n_features),
         )
         X.sort_indices()
         if not X.has_canonical_format:
-            raise self._fault(text, before)
+            raise self._fault(text)
         return X, labels
 
-    def _fault(self, text: bytes, before: int) -> TableError:
-        """Return the error for the first invalid row."""
-        rows = (line.split() for line in text.split(b"\n"))
-        for row, tokens in enumerate(filter(None, rows), start=before + 1):
+    def _fault(self, text: bytes) -> Exception:
+        """Return the fault of the first invalid row."""
+        rows = (line.split() for line in text.splitlines())
+        for row, tokens in enumerate(filter(None, rows)):
             reason = self._reason(tokens)
             if reason is not None:
-                return TableError(f"{self.file}: row {row}: {reason}")
+                return RowFault(reason, row)
         return TableError(f"{self.file}: not a LIBSVM file")
 
     def _reason(self, tokens: list[bytes]) -> str | None:

@@ -595,9 +595,6 @@ def read_record(path: str | os.PathLike[str]) -> Mapping[str, Any]:
         raise SchemaError(f"{name}: {error}; expected a schema file") from None
     try:
         text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise SchemaError(f"{name}: expected text in UTF-8") from None
-    try:
         return _json(text) if suffix == ".json" else _toml(text)
     except (ValueError, RecursionError) as error:
         language = suffix[1:].upper()
@@ -705,12 +702,13 @@ def schema_values(record: Any) -> dict[str, Any]:
     columns = _column_records(record.get("columns", {}))
     lacking = [name for name, column in columns.items() if column is None]
     if other is not None:
-        values["all_other_columns"] = _other_columns(other)
+        if values.get("extra_columns") == "ignore":
+            raise SchemaError(
+                "extra_columns: got 'ignore' with all_other_columns, expected only one of them"
+            )
+        others = values["all_other_columns"] = _other_columns(other)
         # A column that is only named takes what is said of all others, in its place.
-        columns = {
-            name: Column.from_dict(name, other, "all_other_columns") if column is None else column
-            for name, column in columns.items()
-        }
+        columns |= {name: replace(others, name=name) for name in lacking}
     elif lacking:
         raise SchemaError(
             f"no bounds for {len(lacking)} column{'s' if len(lacking) > 1 else ''}: write public "
@@ -721,10 +719,6 @@ def schema_values(record: Any) -> dict[str, Any]:
         raise SchemaError(
             "columns: missing; declare each column, for example:\n[columns]\n  age = { bounds = "
             "[0, 100] }"
-        )
-    if other is not None and values.get("extra_columns") == "ignore":
-        raise SchemaError(
-            "extra_columns: got 'ignore' with all_other_columns, expected only one of them"
         )
     values["columns"] = tuple(columns.values())
     check_roles({role: values.get(role) for role in ROLES}, columns)
@@ -752,11 +746,9 @@ def _column_records(record: Any) -> dict[str, Any]:
         raise SchemaError(f"columns: got {shown(record)}, expected a table [columns]")
     found: dict[str, Any] = {}
     for name, one in record.items():
-        if not isinstance(name, str) or not name.strip():
-            raise SchemaError(f"columns: got the name {shown(name)}, expected text")
-        if name != name.strip():
+        if not isinstance(name, str) or not name or name != name.strip():
             raise SchemaError(
-                f"columns: got the name {shown(name)}, expected it without spaces around it"
+                f"columns: got the name {shown(name)}, expected text without spaces around it"
             )
         found[name] = Column.from_dict(name, one, f"columns.{toml_key(name[:60])}")
     return found
@@ -1011,9 +1003,6 @@ class TableSchema:
     @cached_property
     def n_features(self) -> int:
         """Number of features."""
-        if self.is_uniform:
-            assert self.declared_width is not None
-            return self.declared_width
         if self.is_positional:
             # Not by way of the features: a schema out of a file may declare billions.
             self._check_places()
@@ -1061,12 +1050,11 @@ class TableSchema:
         SchemaError
             The file has undeclared columns.
         """
-        known = {column.name for column in self.columns}
+        known, found = {column.name for column in self.columns}, set(names)
         target = self._target_name(names, labelled=labelled, file=file)
-        roles = {"target": target if labelled else None} | self.owners
-        check_roles(roles, known, self.origin)
-        found = set(names)
-        for role, name in self.owners.items() if owned else ():
+        label = {"target": target} if labelled and target is not None else {}
+        check_roles(label | self.owners, known, self.origin)
+        for role, name in (label | (self.owners if owned else {})).items():
             if name not in found:
                 raise TableError(
                     f"{file}: {role}: no column {quoted(name)}; it has {_found(names)}"
@@ -1074,8 +1062,8 @@ class TableSchema:
         absent = [c.name for c in self.columns if not c.ignore and c.name not in found]
         if absent:
             raise TableError(
-                f"{file}: {columns_in_words(absent)} {('is' if len(absent) == 1 else 'are')} "
-                f"missing, but declared in {self.origin}; the table has {_found(names)}"
+                f"{file}: lacks {columns_in_words(absent)}, declared in {self.origin}; it has "
+                f"{_found(names)}"
             )
         outside = known | {target, *self.owners.values()}
         others = [name for name in names if name not in outside]
@@ -1129,10 +1117,10 @@ class TableSchema:
             The schema does not state the width, or ignores columns.
         """
         found = self
-        for role in self.owners if owned else ():
+        if owned and self.owners:
             raise SchemaError(
-                f"{self.origin}: {role}: expected a file with column names (CSV, Parquet or "
-                f"Arrow), which {file} lacks"
+                f"{self.origin}: {next(iter(self.owners))}: expected a file with column names "
+                f"(CSV, Parquet or Arrow), which {file} lacks"
             )
         if width == 0:
             raise TableError(f"{file}: has no feature columns")
@@ -1186,35 +1174,29 @@ class TableSchema:
                 f"{self.origin}: target: missing; name the label column, for example target = "
                 f'"label"; {file} has {_found(names)}'
             )
-        if isinstance(target, int):
-            if -len(names) <= target < len(names):
-                return names[target]
-            if labelled:
-                raise TableError(
-                    f"{file}: target: got {shown(target)}, but there are {len(names)} columns"
-                )
-        elif labelled and target not in names:
+        if not isinstance(target, int):
+            return target
+        if -len(names) <= target < len(names):
+            return names[target]
+        if labelled:
             raise TableError(
-                f"{file}: target: no column {quoted(str(target))}; it has {_found(names)}"
+                f"{file}: target: got {shown(target)}, but there are {len(names)} columns"
             )
-        return target if isinstance(target, str) else None
+        return None
 
     def _undescribed(self, names: Sequence[str], file: str) -> ValueError:
         """Return the error that lists missing lines, or columns unknown to a model."""
-        one = len(names) == 1
         if may_be_a_row(names):
             return TableError(f"{file}: {self.origin} does not declare it; it has {NO_NAMES}")
+        unknown = f"{file}: {self.origin} does not declare {columns_in_words(names)}"
         if self.origin == OF_MODEL:
             return TableError(
-                f"{file}: {columns_in_words(names)} {('is' if one else 'are')} unknown to the "
-                f"model: remove {('it' if one else 'them')} from the file, or give a schema with "
-                'extra_columns = "ignore"'
+                f"{unknown}: remove from the file what the model does not know, or give a schema "
+                'with extra_columns = "ignore"'
             )
         return SchemaError(
-            f"{file}: {self.origin} does not declare {columns_in_words(names)}: add "
-            f"{('this line' if one else 'these lines')} with public bounds (or categories = [...], "
-            "or ignore = true), or write extra_columns = "
-            f'"ignore":\n[columns]\n{column_lines(names)}'
+            f"{unknown}: add public bounds (or categories = [...], or ignore = true), or write "
+            f'extra_columns = "ignore":\n[columns]\n{column_lines(names)}'
         )
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
@@ -102,14 +101,13 @@ class NpyWriter:
 
     def append(self, rows: Any) -> None:
         """Append rows."""
-        rows = np.ascontiguousarray(rows, dtype=self._dtype)
-        self._file.write(rows.data if rows.size else b"")
-        self.n_rows += len(rows)
+        self.place(self.n_rows, rows)
 
-    def place(self, row: int, rows: NDArray[Any]) -> None:
+    def place(self, row: int, rows: Any) -> None:
         """Write rows at a given position."""
+        rows = np.ascontiguousarray(rows, dtype=self._dtype)
         self._file.seek(self._start + row * self._dtype.itemsize * math.prod(self._width))
-        self._file.write(np.ascontiguousarray(rows, dtype=self._dtype).data)
+        self._file.write(rows.data if rows.size else b"")
         self.n_rows = max(self.n_rows, row + len(rows))
 
     def finish(self) -> None:
@@ -204,7 +202,6 @@ SUFFIXES = {
     ".txt": "libsvm",
 }
 
-OnBytes = Callable[[int], None]
 # Numbers for which memory is asked before they are read.
 MAX_EXPECTED = 2**24
 
@@ -286,7 +283,7 @@ class Table:
         kind = "sparse" if self.sparse else "dense"
         return f"Table({os.path.basename(self.path)}: {kind} rows of {self.n_features} features)"
 
-    def batches(self, on_bytes: OnBytes | None = None) -> Iterator[tuple[Any, ...]]:
+    def batches(self, on_bytes: readers.Progress | None = None) -> Iterator[tuple[Any, ...]]:
         """Yield rows in order, one block at a time.
 
         Parameters
@@ -310,7 +307,12 @@ class Table:
         TableError
             A cell violates the schema, or the file is damaged. Earlier blocks were valid.
         """
-        done = 0
+        for X, y, owners in self._blocks(on_bytes):
+            yield (X, y, owners) if owners else (X, y)
+
+    def _blocks(self, on_bytes: readers.Progress | None) -> Iterator[tuple[Any, ...]]:
+        """Yield rows, labels and owners, which may be none; count bytes and rows."""
+        done = n_rows = 0
 
         def progress(n_bytes: int) -> None:
             nonlocal done
@@ -318,10 +320,20 @@ class Table:
                 done = n_bytes
                 on_bytes(done)
 
-        yield from self._source.blocks(progress)
+        try:
+            for block in self._source.blocks(progress):
+                yield block
+                n_rows += block[0].shape[0]
+        except readers.RowFault as fault:
+            raise fault.error(os.path.basename(self.path), n_rows) from None
         progress(self.n_bytes_total)
 
-    def read(self, on_bytes: OnBytes | None = None) -> tuple[Any, ...]:
+    def _types(self) -> dict[str, np.dtype[Any]]:
+        """Return the types of labels and owners, where these are read."""
+        labels = {"y": np.array(self.schema.classes).dtype} if self.labelled else {}
+        return labels | {name: OWNED[name] for name in self.owners}
+
+    def read(self, on_bytes: readers.Progress | None = None) -> tuple[Any, ...]:
         """Return all rows at once.
 
         Parameters
@@ -338,29 +350,25 @@ class Table:
         """
         blocks: list[Any] = []
         rows = _GrowingArray(self.n_rows)
-        labels = [np.array(self.schema.classes or ())[:0]]
-        owners: dict[str, list[Any]] = {name: [np.empty(0, OWNED[name])] for name in self.owners}
-        for X, y, *own in self.batches(on_bytes):
+        columns = {name: [np.empty(0, dtype)] for name, dtype in self._types().items()}
+        for X, y, owners in self._blocks(on_bytes):
             (blocks if self.sparse else rows).append(X)
-            if y is not None:
-                labels.append(y)
-            for name in self.owners:
-                owners[name].append(own[0][name])
-        whole: Any = None
-        if not self.sparse:
-            whole = rows.whole(self.n_features)
-        elif blocks:
-            whole = sparse.vstack(blocks, format="csr")
+            for name, parts in columns.items():
+                parts.append(y if name == "y" else owners[name])
+        whole: Any
+        if self.sparse:
+            none = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
+            whole = sparse.vstack(blocks or [none], format="csr")
         else:
-            whole = sparse.csr_matrix((0, self.n_features), dtype=np.float32)
-        found = whole, np.concatenate(labels) if self.labelled else None
-        joined = {name: np.concatenate(parts) for name, parts in owners.items()}
+            whole = rows.whole(self.n_features)
+        joined = {name: np.concatenate(parts) for name, parts in columns.items()}
+        found = whole, joined.pop("y", None)
         return (*found, joined) if joined else found
 
     def to_partitions(
         self,
         folder: str | os.PathLike[str],
-        on_bytes: OnBytes | None = None,
+        on_bytes: readers.Progress | None = None,
         *,
         rows_per_partition: int | None = None,
     ) -> Partitions:
@@ -402,9 +410,7 @@ class Table:
         kinds: dict[str, Any] = {"X": (np.float32, (self.n_features,))}
         if self.sparse:
             kinds = {name: (dtype,) for name, dtype in CSR_FILES.items()}
-        if self.labelled:
-            kinds["y"] = (np.array(self.schema.classes).dtype,)
-        kinds |= {name: (OWNED[name],) for name in self.owners}
+        kinds |= {name: (dtype,) for name, dtype in self._types().items()}
         with ExitStack() as undo:
             writers = {}
             for name, kind in kinds.items():
@@ -413,18 +419,14 @@ class Table:
             if self.sparse:
                 writers["indptr"].append(np.zeros(1, dtype=np.int64))
             n_rows = 0
-            for X, y, *own in self.batches(on_bytes):
+            for X, y, owners in self._blocks(on_bytes):
                 n_rows += X.shape[0]
+                columns = {"X": X, "y": y, **owners}
                 if self.sparse:
-                    writers["indptr"].append(X.indptr[1:] + np.int64(writers["data"].n_rows))
-                    writers["indices"].append(X.indices)
-                    writers["data"].append(X.data)
-                else:
-                    writers["X"].append(X)
-                if y is not None:
-                    writers["y"].append(y)
-                for name in self.owners:
-                    writers[name].append(own[0][name])
+                    columns |= {"data": X.data, "indices": X.indices}
+                    columns["indptr"] = X.indptr[1:] + np.int64(writers["data"].n_rows)
+                for name, writer in writers.items():
+                    writer.append(columns[name])
             if not n_rows:
                 raise TableError(f"{os.path.basename(self.path)}: the table has no rows")
             for writer in writers.values():
@@ -437,9 +439,8 @@ class Table:
             parts = {name: parts_of(maps[name], cuts) for name in maps if name not in CSR_FILES}
             if self.sparse:
                 parts["X"] = _csr_parts(maps, self.n_features, cuts)
-            owners = [parts[name] for name in self.owners]
             found = Partitions.from_loaders(
-                together(parts["X"], parts.get("y"), owners),
+                together(parts["X"], parts.get("y"), [parts[name] for name in self.owners]),
                 n_features=self.n_features,
                 n_rows=n_rows,
                 sparse=self.sparse,
@@ -560,26 +561,17 @@ def open_table(
     owned = check.check_bool("owners", owners)
     room = check.check_integer("max_memory", max_memory, MIN_MEMORY, MAX_MEMORY)
     path = check.check_path("path", path)
-    _check_file(path)
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise TableError(
+            f"{path}: is a pipe or a device; write it to a file first, as a table is read more "
+            "than once"
+        )
     kind = table_format(path, format)
     with open(path, "rb") as file:
         # A file that cannot be read raises another error than a damaged one.
         if not file.read(1):
             raise TableError(f"{os.path.basename(path)}: the file is empty")
     return Table(kind, SOURCES[kind](path, schema, labelled=labelled, owned=owned, room=room))
-
-
-def _check_file(path: str) -> None:
-    """Refuse a file that can be read only once; a missing file is detected elsewhere."""
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):
-        return
-    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode):
-        raise TableError(
-            f"{path}: is a pipe or a device; write it to a file first, as a table is read more "
-            "than once"
-        )
 
 
 def table_format(path: str, format: str | None) -> str:
