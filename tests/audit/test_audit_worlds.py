@@ -114,7 +114,7 @@ def test_matrices_follow_from_noisy_sums(noise_grid: str) -> None:
         world: Any = world_of(estimator, X, None)
         assert isinstance(world, TransformerWorld)
         moments = world.exact
-        noisy = world.total.noisy_many(moments, 1, dp._core.NoiseSource(SEED), 1)[0]
+        noisy = world.total.noisy(moments, dp._core.NoiseSource(SEED), 1)
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         mechanism = Given(world.total, noisy)
         if isinstance(estimator, dp.PrivatePCA):

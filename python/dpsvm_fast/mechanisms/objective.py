@@ -254,12 +254,11 @@ class LinearNoise(CalibratedNoise):
         law = law_of(self.noise, self.scale, self.grid)
         return ObjectiveNoise.of(self, self.loss, extra_regularization=extra, **law)
 
-    def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """Draw B, of shape ``shape``. Private: anyone who knows it can remove the noise."""
-        return np.asarray(self.draw_many(1, source, n_threads)[0])
+    def draw(self, source: _core.NoiseSource, n_threads: int, n: int = 1) -> NDArray[np.float64]:
+        """Return ``n`` draws of B, shape (n, n_scores, n_columns); more than one for audits.
 
-    def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """Return ``n`` independent draws of B, shape (n, n_scores, n_columns), for audits."""
+        Private: anyone who knows B can remove the noise.
+        """
         size = n * self.n_weights
         if self.noise == "gamma":
             # One draw of Gamma noise belongs to all components of one B together.
@@ -794,4 +793,4 @@ class ObjectivePerturbation(WeightsPlan):
         n_threads : int
             Does not change the result.
         """
-        return self.inside.draw(source, n_threads)
+        return np.asarray(self.inside.draw(source, n_threads)[0])
