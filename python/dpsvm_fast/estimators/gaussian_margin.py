@@ -419,9 +419,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
 
     def _training(self, facts: Facts) -> GaussianMargin:
         """Return the plan of the training for rows with these public facts."""
-        smoothing, margin = number_or_none(self.smoothing), number_or_none(self.margin)
-        if smoothing is None:
-            smoothing = SMOOTHING[self.loss]
+        smoothing = number_or_none(self.smoothing) or SMOOTHING[self.loss]
+        margin = number_or_none(self.margin)
         if margin is None:
             margin = MARGIN_IN_SMOOTHINGS[self.loss] * smoothing
         if facts.sparse:
@@ -439,6 +438,5 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
             facts,
             smoothing=smoothing,
             margin=margin,
-            extra_regularization=number_or_none(self.extra_regularization),
             constrained=self.psd == "constraint",
         )

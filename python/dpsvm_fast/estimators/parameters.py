@@ -46,7 +46,9 @@ def _tests_of(kind: type) -> Mapping[str, Test]:
     return {name: found[0] for name, found in _declared(kind).items()}
 
 
+# Typed for classes, whose hash mypy takes for that of their objects.
 tests_of: Callable[[type], Mapping[str, Test]] = cache(_tests_of)
+
 
 # Marks a parameter that is newer than some files of its class: its default is not written, and
 # files without the parameter have that default.
@@ -153,19 +155,6 @@ DistanceTol = Annotated[float, real(1e-4, 1.0)]
 # Relative to the gradient of one record. Below, sums over many rows would round more than that.
 GradientTol = Annotated[float, real(1e-8, 1.0)]
 MaxIter = Annotated[int | None, or_word(None, integer(1, 2**63 - 1))]
-
-
-def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
-    """Raise an error for the first invalid parameter, with the values accepted instead.
-
-    Raises
-    ------
-    InvalidParameterError
-        A parameter is invalid.
-    """
-    for name, wrong, accepted in rules:
-        if wrong:
-            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
 
 
 def number_or_none(value: float | str) -> float | None:

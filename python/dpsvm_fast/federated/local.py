@@ -24,6 +24,7 @@ from dpsvm_fast.federated.plans import LocalTraining, RoundPlan
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import Projection
+from dpsvm_fast.mechanisms.output import projected_sgd
 from dpsvm_fast.mechanisms.plan import certified
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.validation import check_option
@@ -135,8 +136,8 @@ def fit_persons(
     for i, n in enumerate(records.sizes):
         (X, codes), factors, own = records.of_party(i), records.factors(i), records.owners[i]
         if training.by_sgd:
-            facts = (training.loss, training.own_C(n), training.row_norm)
-            yield training.run(n).iterate(*facts, X, codes, factors, own, seed, **shared)
+            goal = training.run(n).compiled(training.loss, training.own_C(n), training.row_norm)
+            yield projected_sgd(X, codes, factors, own, seed, **goal, **shared)
             continue
         if training.loss.name == "crammer_singer":
             solver, goal = "solve_crammer_singer", {"n_classes": training.loss.n_classes}

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
@@ -35,6 +34,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     composed_solver,
     gaussian_parameter,
+    refuse,
     share_of,
 )
 from dpsvm_fast.mechanisms.objective import (
@@ -317,12 +317,9 @@ class GaussianMargin(Plan):
         # Building it refuses what it cannot do.
         grid = self.with_budget(self.epsilon, self.delta).inside.grid
         check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
-        if grid is not None and self.trace_weight > MAX_STEPS * grid:
-            raise InvalidParameterError.of(
-                "trace_weight",
-                got=self.trace_weight,
-                accepted=f"at most {MAX_STEPS * grid:.3g} with noise on a grid this fine",
-            )
+        if grid is not None:
+            accepted = f"at most {MAX_STEPS * grid:.3g} with noise on a grid this fine"
+            refuse(self, ("trace_weight", self.trace_weight > MAX_STEPS * grid, accepted))
 
     @property
     def pure(self) -> bool:

@@ -35,12 +35,7 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
     subsampled_gaussian_noise_multiplier,
 )
-from dpsvm_fast.certificates import (
-    LastIterate,
-    PrivacyEvent,
-    PrivacyStatement,
-    ReleasePart,
-)
+from dpsvm_fast.certificates import LastIterate, PrivacyEvent, PrivacyStatement, ReleasePart
 from dpsvm_fast.certificates.words import GRADIENTS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
@@ -52,6 +47,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_row_norm,
     grid_below,
     law_of,
+    refuse,
 )
 from dpsvm_fast.mechanisms.pipeline import (
     AVERAGED_SHARE,
@@ -585,24 +581,14 @@ class GradientPerturbation(LinearPlan):
 
     def __post_init__(self) -> None:
         """Refuse settings whose noise scale would not be positive and finite."""
-        if not self.delta > 0.0:
-            raise InvalidParameterError.of(
-                "delta", got=self.delta, accepted="a number in (0, 1): the noise is Gaussian"
-            )
+        refuse(self, ("delta", not self.delta > 0.0, "a number in (0, 1): the noise is Gaussian"))
         kappa = self.data_norm
         check_row_norm(kappa, self.intercept_scaling, hypot_up(kappa, self.intercept_scaling))
-        if self.intercept > LARGEST_INTERCEPT:
-            raise InvalidParameterError.of(
-                "intercept_scaling",
-                got=self.intercept_scaling,
-                accepted=f"at most {LARGEST_INTERCEPT:g} data_norm",
-            )
-        if not SMALLEST_CLIP <= self.clip <= LARGEST_CLIP:
-            raise InvalidParameterError.of(
-                "max_grad_norm",
-                got=self.max_grad_norm,
-                accepted=f"a number in [{SMALLEST_CLIP:g}, {LARGEST_CLIP:g}]",
-            )
+        longest = f"at most {LARGEST_INTERCEPT:g} data_norm"
+        refuse(self, ("intercept_scaling", self.intercept > LARGEST_INTERCEPT, longest))
+        clipped = SMALLEST_CLIP <= self.clip <= LARGEST_CLIP
+        accepted = f"a number in [{SMALLEST_CLIP:g}, {LARGEST_CLIP:g}]"
+        refuse(self, ("max_grad_norm", not clipped, accepted))
         if self.C is not None:
             check_range("C", self.regularization, "the penalty of a step, q / (C data_norm^2 v)")
         if self.accountant == "last_iterate" and (problem := self._not_last_iterate()):

@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.certificates import (
-    Noise,
-    PrivacyEvent,
-    ReleasePart,
-)
+from dpsvm_fast.certificates import Noise, PrivacyEvent, ReleasePart
 from dpsvm_fast.certificates.releases import effective_sums
 from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
@@ -54,6 +50,19 @@ SMALLEST, LARGEST = 1e-100, 1e100
 SMALLEST_INTERCEPT = 1e-30
 # The solver takes 1e-60 to 1e60, after scaling by a power of two.
 SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
+
+
+def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
+    """Raise an error for the first invalid parameter, with the values accepted instead.
+
+    Raises
+    ------
+    InvalidParameterError
+        A parameter is invalid.
+    """
+    for name, wrong, accepted in rules:
+        if wrong:
+            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
 
 
 def check_range(

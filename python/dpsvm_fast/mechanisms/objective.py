@@ -47,15 +47,7 @@ from dpsvm_fast.mechanisms.noise import (
 )
 from dpsvm_fast.mechanisms.output import WeightsPlan
 from dpsvm_fast.mechanisms.plan import Rows, certified, filled
-from dpsvm_fast.rounding import (
-    add_down,
-    add_up,
-    div_down,
-    div_up,
-    mul_down,
-    mul_up,
-    round_up,
-)
+from dpsvm_fast.rounding import add_down, add_up, div_down, div_up, mul_down, mul_up, round_up
 
 # The random linear term of an objective: lambda, the law of B, and how near the minimum counts.
 #
@@ -280,9 +272,6 @@ class LinearNoise(CalibratedNoise):
 # each depends on public settings only, and those of many classes take a good part of a second.
 
 
-# lambda * temperature = CURVE * sigma * row norm with C="auto". Between 0.7 and 1.4 of it the
-# accuracy on six data sets (epsilon 1 to 8) is almost the same.
-CURVE = 1.0
 # extra_regularization="auto" adds nothing while the Jacobian makes the noise at most this much
 # larger than it would be without one.
 LARGEST_PRICE = 2.0
@@ -293,16 +282,18 @@ def automatic_regularization(
 ) -> float:
     r"""Return lambda for C="auto": :math:`\lambda \tau = \sigma \kappa_t`, temperature tau.
 
+    Between 0.7 and 1.4 of it the accuracy on six data sets (epsilon 1 to 8) is almost the same.
+
     The curvature ratio is then :math:`\kappa_t / \sigma`, and sigma is calibrated along that curve.
     A solution always exists, because less curvature and more noise go together. The result is
     infinite if it overflows.
     """
-    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
+    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0)
     if multiplier is None:
         return math.inf
     # In the unit row_norm = 1; upwards, so that the curvature ratio stays at or below the curve.
-    lam = multiplier * CURVE / loss.temperature
-    while loss.curvature_ratio(1.0, lam) > div_down(1.0 / CURVE, multiplier):
+    lam = multiplier / loss.temperature
+    while loss.curvature_ratio(1.0, lam) > div_down(1.0, multiplier):
         lam = round_up(lam)
     scaled = row_norm * lam * row_norm
     while loss.curvature_ratio(row_norm, scaled) > loss.curvature_ratio(1.0, lam):
@@ -774,14 +765,13 @@ class ObjectivePerturbation(WeightsPlan):
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
+        # The exact minimisers coincide.
+        numbers = (1.0 / self.regularization, 0.0, self.inside.radius)
         return self.stated(
-            occasion,
+            *numbers,
             mechanism="objective_perturbation",
-            loss=self.loss.name,
-            # The exact minimisers coincide.
-            sensitivity=self.derivation(1.0 / self.regularization, 0.0, self.inside.radius),
-            noise=self.output.record,
             objective=self.inside.record,
+            **occasion,
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:

@@ -41,6 +41,7 @@ from dpsvm_fast.mechanisms.noise import (
     gaussian_parameter,
     grid_below,
     joined_parameter,
+    refuse,
     scale_for,
     share_of,
 )
@@ -519,6 +520,9 @@ class PrivateLinear(LinearPlan):
         Map of raw rows to rows of norm at most 1.
     calibrated : bool
         Whether a descent also releases the temperature of its probabilities.
+    lifted : bool
+        Whether the training is on random features: a kernel's rule decides after the number of rows
+        is released.
 
     Notes
     -----
@@ -539,6 +543,7 @@ class PrivateLinear(LinearPlan):
     # No noise depends on it.
     public: PublicMap = field(default=PublicMap(), compare=False)
     calibrated: bool = False
+    lifted: bool = False
 
     @property
     def pure(self) -> bool:
@@ -658,7 +663,31 @@ class PrivateLinear(LinearPlan):
     def training(self, count: float | None) -> Training:
         """Return the training for the released number of rows; None without a centre."""
         whitened, sums, mu = self._path(count)
-        return self._training(count, sums, mu, whitened=whitened)
+        if self.trainer != "gradient":
+            # A skipped whitening, if its budget cannot move to the training.
+            skipped = self.whitening if self.trainer == "objective" and not whitened else None
+            return Training(
+                whitened=whitened,
+                rule=None,
+                solver=self._solver(mu),
+                sums=sums,
+                n_releases=self.n_releases,
+                reserved=() if skipped is None else (skipped.sum,),
+            )
+        assert count is not None
+        fixed_c = None
+        if self.lifted:
+            fixed_c = WHITENED_C if whitened else PLAIN_C
+        rule = filled(
+            DescentRule,
+            self,
+            n_features=self.n_columns,
+            mu=mu,
+            count=count,
+            fixed_c=fixed_c,
+            whitened=whitened and not self.lifted,
+        )
+        return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Return whether to whiten, all noisy sums before the training, and the rest for it."""
@@ -678,40 +707,6 @@ class PrivateLinear(LinearPlan):
         signal = count * self.mu / RELATION_FACTOR[self.adjacency]
         needed = WHITENED_SIGNAL * self.loss.n_classes * self.n_features
         return signal >= needed and self.whitenings[-1].precise(count)
-
-    def _training(
-        self,
-        count: float | None,
-        sums: tuple[NoisySum, ...],
-        mu: float,
-        *,
-        whitened: bool,
-        fixed_c: float | None = None,
-    ) -> Training:
-        """Return the training after the noisy ``sums``."""
-        if self.trainer != "gradient":
-            # A skipped whitening, if its budget cannot move to the training.
-            skipped = self.whitening if self.trainer == "objective" and not whitened else None
-            return Training(
-                whitened=whitened,
-                rule=None,
-                solver=self._solver(mu),
-                sums=sums,
-                n_releases=self.n_releases,
-                reserved=() if skipped is None else (skipped.sum,),
-            )
-        assert count is not None
-        rule = filled(
-            DescentRule,
-            self,
-            n_features=self.n_columns,
-            mu=mu,
-            count=count,
-            fixed_c=fixed_c,
-            # A fixed c is that of features, whatever became of the rows.
-            whitened=whitened and fixed_c is None,
-        )
-        return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
     def _solver(self, mu: float) -> Solver:
         """Return the objective or output perturbation with the remaining budget."""
@@ -944,9 +939,6 @@ class PrivateKernel(PrivateLinear):
         Norm to which raw rows are clipped and by which they are divided, without ``normalize``.
     low_memory : bool or "auto"
         Whether features are recomputed in every pass of a descent; never changes the result.
-    lifted : bool
-        Whether the training is on random features; the rule decides after the number of rows is
-        released.
 
     Notes
     -----
@@ -963,17 +955,15 @@ class PrivateKernel(PrivateLinear):
     normalize: bool = True
     data_norm: float = 1.0
     low_memory: bool | str = "auto"
-    lifted: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings whose noise would depend on the rule's choice."""
-        if self.kernel == "auto" and self.trainer == "objective" and not self.pure:
-            raise InvalidParameterError.of(
-                "kernel",
-                got="auto",
-                accepted="'rbf', 'laplacian' or 'linear' with mechanism='objective' and delta > 0, "
-                "whose privacy loss would depend on the choice",
-            )
+        chosen = self.kernel == "auto" and self.trainer == "objective" and not self.pure
+        accepted = (
+            "'rbf', 'laplacian' or 'linear' with mechanism='objective' and delta > 0, whose "
+            "privacy loss would depend on the choice"
+        )
+        refuse(self, ("kernel", chosen, accepted))
 
     @property
     def n_columns(self) -> int:
@@ -1011,12 +1001,9 @@ class PrivateKernel(PrivateLinear):
 
     def training(self, count: float | None) -> Training:
         """Return the training for the released or public number of rows."""
-        whitened, sums, mu = self._path(count)
-        if self.choice(count).kernel == "linear":
-            return self._training(count, sums, mu, whitened=whitened)
-        wide = dataclasses.replace(self, lifted=True)
-        c = WHITENED_C if whitened else PLAIN_C
-        return wide._training(count, sums, mu, whitened=whitened, fixed_c=c)
+        if self.lifted or self.choice(count).kernel == "linear":
+            return super().training(count)
+        return dataclasses.replace(self, lifted=True).training(count)
 
     def choice(self, count: float | None) -> KernelChoice:
         """Return the kernel and its gamma, from public numbers and the released ``count``."""
@@ -1041,8 +1028,7 @@ class PrivateKernel(PrivateLinear):
     def _signal(self, count: float, mu: float, *, whitened: bool) -> float:
         """Return the signal q of the rule."""
         if self.pure:
-            wide = dataclasses.replace(self, lifted=True)
-            n_weights = self.loss.n_scores * (wide.n_columns + self.fit_intercept)
+            n_weights = self.loss.n_scores * (2 * self.n_components + self.fit_intercept)
             mu = self._pure_rest / math.sqrt(n_weights + 1.0)
         K = self.loss.n_classes
         scale = max(K, self.n_features) if whitened else K
