@@ -118,7 +118,7 @@ def test_matrices_follow_from_noisy_sums(noise_grid: str) -> None:
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         mechanism = Given(world.total, noisy)
         if isinstance(estimator, dp.PrivatePCA):
-            released = NoisyComponents.release(cast(Any, mechanism), moments, 3, cast(Any, None), 1)
+            released = NoisyComponents.release(cast(Any, mechanism), moments, cast(Any, None), 1)
             assert np.array_equal(released.vectors, fitted.components_)
         else:
             found = NoisyMoments.release(cast(Any, mechanism), moments, cast(Any, None), 1)

@@ -58,21 +58,14 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
     """
     matrices = symmetric_matrices(coordinates)
     if psd == "project":
-        matrices = matrices + _common_shift(matrices)
+        # Twice what they need, so that no ellipsoid is degenerate.
+        least = float(np.linalg.eigvalsh(matrices).min())
+        matrices = matrices + 2.0 * max(-least, 0.0) * np.eye(matrices.shape[-1])
     # After a shift this removes nothing, and rounding errors at most.
     matrices = _clipped(matrices)
     side = matrices.shape[-1]
     units = np.append(np.full(side - 1, 1.0 / data_norm), CONSTANT) / math.hypot(1.0, CONSTANT)
     return np.asarray(matrices * units[:, None] * units)
-
-
-def _common_shift(matrices: Array) -> Array:
-    """Return a multiple of the identity whose sum with each matrix is positive definite.
-
-    It is twice what positive semidefinite matrices need, so that no ellipsoid is degenerate.
-    """
-    least = float(np.linalg.eigvalsh(matrices).min())
-    return 2.0 * max(-least, 0.0) * np.eye(matrices.shape[-1])
 
 
 def _clipped(matrices: Array) -> Array:

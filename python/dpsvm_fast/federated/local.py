@@ -389,7 +389,7 @@ def _own_components(
     mechanism = spec.components
     assert mechanism is not None
     moments = records.moments(i, spec.data_norm, n_threads)
-    vectors = mechanism.release(moments, spec.n_components, source, n_threads).vectors
+    vectors = mechanism.release(moments, source, n_threads).vectors
     weight = float(spec.weight(records.sizes[i]))
     if spec.aggregation == "projectors":
         return packed(vectors.T @ vectors, 1.0) * weight

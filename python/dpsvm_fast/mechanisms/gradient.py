@@ -715,7 +715,7 @@ class GradientPerturbation(LinearPlan):
     @cached_property
     def noise(self) -> ClippedSums | LastIterateSums:
         """Noise on the sums, by the requested accountant or the one that needs less noise."""
-        composed = filled(ClippedSums, self, sampling_rate=self.rate, **self._sums)
+        composed = filled(ClippedSums, self, sampling_rate=self.rate, n_steps=self.steps)
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
         last = self._last_iterate
@@ -730,34 +730,22 @@ class GradientPerturbation(LinearPlan):
     @cached_property
     def _last_iterate(self) -> LastIterateSums:
         """Noise if only the last iterate is released."""
-        own = self._sums | {"n_records": self.n_records or 1, "step": self.learning_rate}
-        return filled(LastIterateSums, self, **own)
-
-    @property
-    def _sums(self) -> dict[str, Any]:
-        """Fields shared by both kinds of noise."""
-        return {"exact": self.noise_grid == "exact", "n_steps": self.steps}
+        own: Any = {"n_records": self.n_records or 1, "step": self.learning_rate}
+        return filled(LastIterateSums, self, n_steps=self.steps, **own)
 
     def _not_last_iterate(self) -> str:
         """Reason why the last-iterate guarantee does not hold, or ""."""
-        for name, holds, accepted in (
-            ("optimizer", self.optimizer == "gd", "'gd'"),
-            ("sampling_rate", self.rate == 1.0, "1"),
-            ("momentum", not self.momentum, "0"),
-            ("schedule", self.schedule == "constant", "'constant'"),
-            ("average", self.share == 0.0, "0"),
-            ("C", self.C is not None, "a number"),
-            (
-                "n_records",
-                self.n_records is not None,
-                "max_samples, an upper bound on the number of rows",
-            ),
+        for name, got, holds, accepted in (
+            ("optimizer", self.optimizer, self.optimizer == "gd", "'gd'"),
+            ("sampling_rate", self.sampling_rate, self.rate == 1.0, "1"),
+            ("momentum", self.momentum, not self.momentum, "0"),
+            ("schedule", self.schedule, self.schedule == "constant", "'constant'"),
+            ("average", self.average, self.share == 0.0, "0"),
+            ("C", "auto", self.C is not None, "a number"),
+            ("max_samples", None, self.n_records is not None, "a bound on the number of rows"),
         ):
             if not holds:
-                shown = "max_samples" if name == "n_records" else name
-                # What the estimator calls "auto" arrives here as None.
-                got = "auto" if name == "C" and self.C is None else getattr(self, name)
-                return f"{shown}: got {got!r}, expected {accepted} with accountant='last_iterate'"
+                return f"{name}: got {got!r}, expected {accepted} with accountant='last_iterate'"
         last = self._last_iterate
         if self.max_grad_norm is not None and self.max_grad_norm < last.clip:
             return (

@@ -399,12 +399,8 @@ class NoisyComponents(SecondMoments):
     part_name = "components"
     n_components: int | None = None
 
-    def summed(self, rows: Rows, public: PublicMap) -> tuple[Any, ...]:
-        """Return the exact second moments of mapped rows, and the number of components."""
-        return *super().summed(rows, public), self.n_components or self.n_features
-
     def release(
-        self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
+        self, moments: Array, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedComponents:
         """Return the leading components of the noisy matrix.
 
@@ -412,14 +408,12 @@ class NoisyComponents(SecondMoments):
         ----------
         moments : ndarray of shape (n_features, n_features)
             Symmetric; entries that are not exact are rounded to nearest.
-        n_components : int
-            1 to n_features.
         source : NoiseSource
         n_threads : int
             Does not change the result.
         """
         noisy = self.noisy(moments, source, n_threads)
-        values, vectors = _core.symmetric_eigen(noisy, n_components)
+        values, vectors = _core.symmetric_eigen(noisy, self.n_components or self.n_features)
         return ReleasedComponents(values, vectors, float(np.trace(noisy)))
 
     def scales(self, values: Array) -> Array:

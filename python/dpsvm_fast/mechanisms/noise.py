@@ -171,7 +171,7 @@ class CalibratedNoise:
     delta : float in [0, 1)
         Positive with Gaussian noise.
     adjacency : {"add_remove", "replace_one"}
-    exact : bool
+    noise_grid : {"exact", "float"}
         Whether Gaussian noise is drawn exactly on a grid.
     shape : tuple of int
         (n_scores, n_features), with one more column for an intercept.
@@ -180,8 +180,13 @@ class CalibratedNoise:
     epsilon: float
     delta: float
     adjacency: str
-    exact: bool
+    noise_grid: str
     shape: tuple[int, int]
+
+    @property
+    def exact(self) -> bool:
+        """Whether Gaussian noise is drawn exactly on a grid."""
+        return self.noise_grid == "exact"
 
     @property
     def n_weights(self) -> int:
@@ -422,22 +427,21 @@ class NoisySum:
 
     @classmethod
     def of_multiples(
-        cls, unit: float, *, name: str, adjacency: str, exact: bool = True, **facts: Any
+        cls, unit: float, *, name: str, adjacency: str, noise_grid: str = "exact", **facts: Any
     ) -> NoisySum:
-        """Return the noise for an exact sum, on a grid if it is Gaussian and ``exact``.
+        """Return the noise for an exact sum, on a grid if it is Gaussian and exact.
 
         Parameters
         ----------
         unit : float > 0
             Power of two of which the sum is a multiple: a grid as fine needs no rounding.
         name, adjacency : str
-        exact : bool
-            Whether Gaussian noise is drawn exactly on a grid.
+        noise_grid : {"exact", "float"}
         **facts
             The other fields, except grid and rounding.
         """
         plan = cls(name=name, what=summed(name, adjacency), adjacency=adjacency, **facts)
-        if plan.mu is None or not exact:
+        if plan.mu is None or noise_grid == "float":
             return plan
         grid = grid_below(unit, 2.0 * plan.sensitivity / plan.mu)
         rounding = 0.0 if grid <= unit else rounding_distance(grid, plan.size)
@@ -521,9 +525,8 @@ class SumRelease:
     @property
     def budget(self) -> dict[str, Any]:
         """Budget arguments of :meth:`NoisySum.of_multiples`."""
-        exact = self.noise_grid == "exact"
-        shared = {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
-        return shared | {"exact": exact}
+        names = ("adjacency", "noise_grid", "mu", "epsilon")
+        return {name: getattr(self, name) for name in names}
 
 
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.
@@ -606,7 +609,7 @@ class SecondMoments(SumRelease):
         """Return the exact second moments of mapped rows."""
         return (rows.records(public).gram(rows.n_threads),)
 
-    def exact(self, moments: NDArray[np.float64], *_: object) -> NDArray[np.float64]:
+    def exact(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the exact input of the noise."""
         return moments
 

@@ -135,14 +135,12 @@ class LinearNoise(CalibratedNoise):
     @cached_property
     def own_regularization(self) -> float:
         """Regularisation 1 / C, or lambda by the public rule."""
-        if self.C is not None:
-            return 1.0 / self.C
-        if self.noise == "gamma":
-            return self._best_regularization(0.0)
-        return automatic_regularization(*self._target, self.row_norm)
+        return self._public_regularization(0.0) if self.C is None else 1.0 / self.C
 
-    def _best_regularization(self, least: float) -> float:
-        """Lambda for pure noise by the public rule."""
+    def _public_regularization(self, least: float) -> float:
+        """Lambda by the public rule, and at least the given one."""
+        if self.noise == "gaussian":
+            return max(least, automatic_regularization(*self._target, self.row_norm))
         return best_regularization(
             self.loss, self.epsilon, self.factor, self.row_norm, self.n_weights, least
         )
@@ -155,16 +153,15 @@ class LinearNoise(CalibratedNoise):
             return own + self.extra
         if self.C is None:
             return own
-        if self.noise == "gamma":
-            return self._best_regularization(own)
+        if self.noise == "gaussian":
+            kappa = self.loss.curvature_ratio(self.row_norm, own)
+            found = noise_multiplier(*self._target, kappa=kappa)
+            free = noise_multiplier(*self._target, jacobian=0.0)
+            if found is not None and free is not None and found <= LARGEST_PRICE * free:
+                return own
         # Where its curvature makes the noise too large, the lambda of C="auto", at which the
         # Jacobian costs a few percent. It is larger, as the cost grows with curvature.
-        kappa = self.loss.curvature_ratio(self.row_norm, own)
-        found = noise_multiplier(*self._target, kappa=kappa)
-        free = noise_multiplier(*self._target, jacobian=0.0)
-        if found is not None and free is not None and found <= LARGEST_PRICE * free:
-            return own
-        return max(own, automatic_regularization(*self._target, self.row_norm))
+        return self._public_regularization(own)
 
     @cached_property
     def curvature_ratio(self) -> float:
@@ -672,7 +669,6 @@ class ObjectivePerturbation(WeightsPlan):
             self,
             epsilon=add_down(self.epsilon, -epsilon),
             delta=max(0.0, add_down(self._delta, -delta)),
-            exact=self.noise_grid == "exact",
             loss=of_unit(self.loss, self.unit),
             extra=self.extra_regularization,
         )
@@ -686,7 +682,6 @@ class ObjectivePerturbation(WeightsPlan):
             self,
             epsilon=epsilon,
             delta=delta,
-            exact=self.noise_grid == "exact",
             distance=2.0 * self.inside.radius,
             grid_share=GRID_SHARE,
         )

@@ -480,7 +480,6 @@ class OutputPerturbation(WeightsPlan):
         return filled(
             WeightNoise,
             self,
-            exact=self.noise_grid == "exact",
             distance=add_up(self.exact_sensitivity, 2.0 * self.radius),
             grid_share=GRID_SHARE if self.noise_grid == "exact" else None,
         )

@@ -727,21 +727,20 @@ class PrivateLinear(LinearPlan):
 
     def with_budget(self, own: float, delta: float) -> Solver:
         """Return the solver's mechanism with the given epsilon and delta."""
-        noise = "gamma" if self.pure else "gaussian"
+        noise, objective = "gamma" if self.pure else "gaussian", self.trainer == "objective"
+        scaling = OBJECTIVE_INTERCEPT[noise] if objective else INTERCEPT
         shared: dict[str, Any] = {
             "epsilon": own,
             "delta": delta,
             "noise": noise,
             "n_features": self.n_columns,
             "data_norm": 1.0,
+            "intercept_scaling": scaling if self.fit_intercept else 0.0,
             "C": None,
+            "tol": OBJECTIVE_TOL if objective else OUTPUT_TOL,
         }
-        if self.trainer == "objective":
-            scaling = OBJECTIVE_INTERCEPT[noise] if self.fit_intercept else 0.0
-            shared |= {"intercept_scaling": scaling, "extra_regularization": None}
-            return filled(ObjectivePerturbation, self, **shared, tol=OBJECTIVE_TOL)
-        scaling = INTERCEPT if self.fit_intercept else 0.0
-        shared |= {"intercept_scaling": scaling, "tol": OUTPUT_TOL}
+        if objective:
+            return filled(ObjectivePerturbation, self, extra_regularization=None, **shared)
         return filled(OutputPerturbation, self, **shared)
 
     @property
