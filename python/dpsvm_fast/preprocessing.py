@@ -51,9 +51,8 @@ from dpsvm_fast.mechanisms.moments import (
     NoisyMean,
     NoisyMoments,
     Projection,
-    ReleasedColumns,
     ReleasedComponents,
-    ReleasedMean,
+    ReleasedMoments,
     RunningMoments,
     RunningSums,
     SumPlan,
@@ -271,10 +270,10 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         public = _public_map(self.data_norm)
         return self._sum_plan("private_center", NoisyMean, public, n_features=facts.n_columns)
 
-    def _attributes(self, plan: SumPlan, released: ReleasedMean) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedMoments) -> dict[str, Any]:
         """Return the mean and the number of rows."""
         return {
-            "mean_": self.data_norm * released.point,
+            "mean_": self.data_norm * released.mean,
             "n_samples_": released.count,
             "data_norm_": self.data_norm,
         }
@@ -979,7 +978,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         assert bounds is not None
         return bounds
 
-    def _attributes(self, plan: SumPlan, released: ReleasedColumns | RunningSums) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedMoments | RunningSums) -> dict[str, Any]:
         """Return the means, the scales, and the state for the next period."""
         if isinstance(released, RunningSums):
             assert self._next is not None

@@ -95,7 +95,7 @@ def test_means_follow_from_noisy_sums(adjacency: str, delta: float) -> None:
         released = world.total.finished(noisy, len(X))
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         if isinstance(estimator, dp.PrivateCenter):
-            assert np.array_equal(fitted.mean_, released.point)
+            assert np.array_equal(fitted.mean_, released.mean)
             assert fitted.n_samples_ == released.count
             continue
         middle, half = middle_and_half(*fitted.bounds_)

@@ -23,12 +23,12 @@ from dpsvm_fast.estimators.parameters import (
     one_of,
     or_word,
     real,
+    refuse_unused,
     tests_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.gradient import GradientPerturbation, ReleasedIterate
-from dpsvm_fast.mechanisms.noise import refuse
 from dpsvm_fast.mechanisms.plan import Facts
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
@@ -487,19 +487,15 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     def _refuse_unused(self) -> None:
         """Refuse parameter values that would be ignored."""
         unused = MOMENTUM_ONLY if self.optimizer == "adam" else ADAM_ONLY
-        accepted: dict[str, tuple[object, str]] = {
-            name: (default, f"with optimizer={self.optimizer!r}, which does not use it")
-            for name, default in unused.items()
-        }
-        if self.optimizer == "gd" and self.sampling_rate != 1.0:
-            accepted["sampling_rate"] = ("auto", "or 1.0 with optimizer='gd', which takes all rows")
         if self.momentum in (0.0, "auto"):
-            accepted["nesterov"] = (False, "without a momentum")
+            refuse_unused(self, {"nesterov": False}, "without a momentum")
+        refuse_unused(self, unused, f"with optimizer={self.optimizer!r}, which does not use it")
+        if self.optimizer == "gd" and self.sampling_rate != 1.0:
+            reason = "or 1.0 with optimizer='gd', which takes all rows"
+            refuse_unused(self, {"sampling_rate": "auto"}, reason)
         if self.adjacency == "replace_one":
             reason = "with adjacency='replace_one', where the number of rows is public itself"
-            accepted["max_samples"] = (None, reason)
-        for name, (default, reason) in accepted.items():
-            refuse(self, (name, getattr(self, name) != default, f"{default!r} {reason}"))
+            refuse_unused(self, {"max_samples": None}, reason)
 
     def _loss_of(self, n_classes: int) -> Loss:
         """Return the loss with this estimator's automatic smoothing and margin."""

@@ -9,8 +9,7 @@ from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import OneRelease
-from dpsvm_fast.estimators.parameters import integer, one_of
-from dpsvm_fast.mechanisms.noise import refuse
+from dpsvm_fast.estimators.parameters import integer, one_of, refuse_unused
 from dpsvm_fast.mechanisms.output import AVERAGES, PROJECTIONS, OutputPerturbation, ProjectedSGD
 from dpsvm_fast.mechanisms.plan import Facts
 
@@ -210,9 +209,8 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
 
     def _training(self, facts: Facts) -> OutputPerturbation:
         """Return the plan of the training for rows with these public facts."""
-        reason = f"with solver={self.solver!r}, which does not use it"
-        for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
-            refuse(self, (name, getattr(self, name) != default, f"{default!r} {reason}"))
+        unused = EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY
+        refuse_unused(self, unused, f"with solver={self.solver!r}, which does not use it")
         sgd = None
         if self.solver == "psgd":
             most_rows = ROWS_OF_PERSON if facts.unit == "person" else 1

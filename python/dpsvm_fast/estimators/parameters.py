@@ -21,7 +21,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import KINDS, SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
-from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
+from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST, refuse
 
 # The check of a value under its name; returns the value in the form in which it is used.
 Test = Callable[[str, Any], Any]
@@ -155,6 +155,12 @@ DistanceTol = Annotated[float, real(1e-4, 1.0)]
 # Relative to the gradient of one record. Below, sums over many rows would round more than that.
 GradientTol = Annotated[float, real(1e-8, 1.0)]
 MaxIter = Annotated[int | None, or_word(None, integer(1, 2**63 - 1))]
+
+
+def refuse_unused(owner: object, defaults: Mapping[str, object], reason: str) -> None:
+    """Refuse other values than the defaults of parameters that would be ignored."""
+    for name, default in defaults.items():
+        refuse(owner, (name, getattr(owner, name) != default, f"{default!r} {reason}"))
 
 
 def number_or_none(value: float | str) -> float | None:

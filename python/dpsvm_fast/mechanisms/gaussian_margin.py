@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.moments import COUNT_SCALE, ROW_GRID
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
@@ -60,12 +61,8 @@ from dpsvm_fast.rounding import add_down, sqrt_up
 
 # Sums released: the classes' means, and two steps of Lloyd's algorithm.
 STEPS = 3
-# Rows are rounded to multiples of this, so that their sums are sums of integers.
-ROW_GRID = 2.0**-20
 # Rounding to nearest may have lengthened a row, by less than 2**-23 in single precision.
 SHORTER = 1.0 - 2.0**-20
-# Weight of a cell's number of records next to the sum of its rows.
-COUNT_SCALE = 0.5
 # A cell moves where it has this many deviations of the noise in its number, and its records.
 MIN_COUNT = 3.0
 # Distance of the first centres from the mean of their class.

@@ -161,7 +161,7 @@ class DescentSums(CalibratedNoise):
 
     # A subclass has ``clip``, the bound R of what one record contributes before rounding,
     # ``sampling_rate``, ``grid`` (None for floating-point noise), ``rounding``, what that adds to a
-    # contribution, and ``sigma``.
+    # contribution, and ``_sigma_at``, the deviation for a given contribution.
 
     @property
     def acting_clip(self) -> float:
@@ -174,6 +174,12 @@ class DescentSums(CalibratedNoise):
         """Bound R' on the norm of one record's contribution, including rounding."""
         own: Any = self
         return add_up(own.clip, own.rounding)
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in each entry of each sum."""
+        own: Any = self
+        return float(own._sigma_at(self.contribution))
 
     @property
     def event(self) -> PrivacyEvent:
@@ -220,14 +226,14 @@ class ClippedSums(DescentSums):
                 "or noise_grid='float'"
             )
 
-    @cached_property
-    def _multiplier(self) -> float:
-        """Standard deviation of the noise for contributions of norm 1."""
+    def _sigma_at(self, contribution: float) -> float:
+        """Return the standard deviation of the noise for a given contribution."""
         if self.sampling_rate == 1.0:
-            return gaussian_sigma(self.epsilon, self.delta, self._moved(1.0))
-        return _noise_multiplier(
+            return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
+        multiplier = _noise_multiplier(
             self.epsilon, self.delta, self.sampling_rate, self.n_steps, self.adjacency
         )
+        return mul_up(multiplier, contribution)
 
     def _moved(self, contribution: float) -> float:
         """Distance between all full sums of neighbours together, rounded up."""
@@ -238,20 +244,13 @@ class ClippedSums(DescentSums):
         """Grid spacing of the noisy sums; None if noise is drawn in floating point."""
         if not self.exact:
             return None
-        return sum_grid(self.clip, self._multiplier * self.clip, self.n_weights)
+        return sum_grid(self.clip, self._sigma_at(self.clip), self.n_weights)
 
     @cached_property
     def rounding(self) -> float:
         """Bound on what rounding adds to the norm of a contribution."""
         distance = _core.clipped_sum_distance(self.clip, self.n_weights, self.grid)
         return max(0.0, add_up(distance, -self.clip))
-
-    @cached_property
-    def sigma(self) -> float:
-        """Standard deviation of the noise in each entry of each sum."""
-        if self.sampling_rate == 1.0:
-            return gaussian_sigma(self.epsilon, self.delta, self._moved(self.contribution))
-        return mul_up(self._multiplier, self.contribution)
 
 
 # The noise of full-batch gradient descent of which the last iterate alone is released.
@@ -453,11 +452,6 @@ class LastIterateSums(DescentSums):
     def _sigma_at(self, contribution: float) -> float:
         """Return the standard deviation of the noise for a given contribution."""
         return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
-
-    @cached_property
-    def sigma(self) -> float:
-        """Standard deviation of the noise in each entry of each sum."""
-        return self._sigma_at(self.contribution)
 
     @property
     def last_iterate(self) -> LastIterate:

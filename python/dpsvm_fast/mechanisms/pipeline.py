@@ -470,11 +470,6 @@ class Prepared:
     training: Training
     records: Any = None
 
-    @property
-    def map(self) -> ReleasedMap:
-        """Map of rows by the releases."""
-        return ReleasedMap(self.centre, self.whitening)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReleasedPipeline(Prepared):
@@ -645,8 +640,8 @@ class PrivateLinear(LinearPlan):
         """
         before = self.before
         left = 0.0 if self.pure else self._rest.mu
-        own = self.pure or self.trainer == "objective" or not before
-        if own and self.trainer != "gradient":
+        alone = self.pure or self.trainer == "objective" or not before
+        if alone and self.trainer != "gradient":
             return (*before, *self._solver(1.0).events)
         if self.trainer == "output":
             # What it refuses is refused before anything is spent.
@@ -769,7 +764,7 @@ class PrivateLinear(LinearPlan):
             records = rows.records(self.public)
         if self.centre is not None:
             mean = self.centre.release(records.sums(n_threads), rows.n_rows, source, n_threads)
-            count, centre = mean.count, mean.point
+            count, centre = mean.count, mean.mean
         else:
             count = self.known_count(rows, source)
         training = self.training(count)
@@ -804,13 +799,14 @@ class PrivateLinear(LinearPlan):
             weights, temperature = rule.descended(ready.records, rows, source)
             scaling = rule.intercept
         else:
+            released = ReleasedMap(ready.centre, matrix)
             if features is not None:
-                mapped = feature_rows(features, self.public, ready.map, rows.X, rows.n_threads)
+                mapped = feature_rows(features, self.public, released, rows.X, rows.n_threads)
             elif sparse.issparse(rows.X):
                 # Sparse rows are not centred.
                 mapped = self.public.apply(rows.X)
             else:
-                mapped = mapped_rows(self.public, ready.map, rows.X, np.float32)
+                mapped = mapped_rows(self.public, released, rows.X, np.float32)
             weights, scaling = ready.training.solved(mapped, rows, source)
         if matrix is not None and features is None:
             d = self.n_features
