@@ -38,7 +38,6 @@ from dpsvm_fast.estimators.inputs import (
     checked_numbers,
     checked_outputs,
     checked_rows,
-    checked_training_rows,
     feature_facts,
     public_map,
 )
@@ -680,7 +679,7 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = checked_copy(self)
-        attributes = probe._fitted_attributes(checked_training_rows(probe, X))
+        attributes = probe._fitted_attributes(checked_rows(probe, X, reset=True))
         for name in FEATURE_FACTS:
             self.__dict__.pop(name, None)
         self.__dict__.update(feature_facts(probe) | attributes)

@@ -285,8 +285,13 @@ def test_scales_stay_finite_at_the_edges(noise: str) -> None:
 def test_automatic_C_fixes_the_noise_in_a_score(noise: str, adjacency: str) -> None:
     for row_norm in (1e-3, 1.0, 50.0):
         plan = mechanism(
-            C=None, noise=noise, adjacency=adjacency, data_norm=row_norm, intercept_scaling=0.0,
-            n_classes=5, n_features=40,
+            C=None,
+            noise=noise,
+            adjacency=adjacency,
+            data_norm=row_norm,
+            intercept_scaling=0.0,
+            n_classes=5,
+            n_features=40,
         )
         noise_per_weight = (
             plan.output.scale if noise == "gaussian" else math.sqrt(201.0) / plan.output.scale

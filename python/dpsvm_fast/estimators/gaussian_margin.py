@@ -214,14 +214,14 @@ def refused_sparse() -> InvalidTypeError:
     )
 
 
-LOSSES = ("softmax_margin", "huber_ww")
-
 MAX_ELLIPSOIDS = 1000
 # Numbers in all matrices together that the solver takes.
 MAX_ENTRIES = 1 << 24
 # smoothing="auto", and margin="auto" in units of it. The scores of lifted rows differ less than
 # those of a linear model: a smaller margin than there.
 SMOOTHING = {"softmax_margin": 0.4, "huber_ww": 0.5}
+
+LOSSES = tuple(SMOOTHING)
 
 MARGIN_IN_SMOOTHINGS = {"softmax_margin": 1.5, "huber_ww": 2.0}
 

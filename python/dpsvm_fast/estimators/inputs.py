@@ -74,18 +74,14 @@ def checked_training_set(
     return _canonical(rows), np.asarray(y)
 
 
-def checked_training_rows(estimator: Any, X: Any) -> Any:
-    """Validate ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
-    return _canonical(_validated(estimator, X, reset=True))
-
-
-def checked_rows(estimator: Any, X: Any) -> Any:
+def checked_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """Validate ``X`` for a fitted ``estimator`` and return it in the form of a training set.
 
-    Transformed rows may be used for training, so their rounding must not depend on the memory
-    order, which may differ for a single row.
+    With ``reset`` it is a training set without labels, which sets the features. Transformed rows
+    may be used for training, so their rounding must not depend on the memory order, which may
+    differ for a single row.
     """
-    return _canonical(_validated(estimator, X, reset=False))
+    return _canonical(_validated(estimator, X, reset=reset))
 
 
 def checked_outputs(estimator: Any, X: Any) -> Any:
@@ -753,7 +749,7 @@ class ArrayRows:
                 self.classes = classes_from_labels(y)
             self.codes = encoded_labels(y, self.classes)
         else:
-            self.X = checked_training_rows(probe, self.X)
+            self.X = checked_rows(probe, self.X, reset=True)
             self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
         if self.periods is not None and len(self.periods) != self.n_here:
             raise InvalidParameterError("periods: expected one for each row of X")

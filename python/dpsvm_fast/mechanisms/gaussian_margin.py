@@ -35,6 +35,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     composed_solver,
     gaussian_parameter,
+    pure_rest,
     refuse,
     share_of,
 )
@@ -45,7 +46,7 @@ from dpsvm_fast.mechanisms.objective import (
 )
 from dpsvm_fast.mechanisms.plan import Plan, Rows, filled, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
-from dpsvm_fast.rounding import add_down, sqrt_up
+from dpsvm_fast.rounding import sqrt_up
 
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
 #
@@ -361,14 +362,14 @@ class GaussianMargin(Plan):
         )
 
     @property
-    def _sums(self) -> tuple[NoisySum, ...]:
+    def sums(self) -> tuple[NoisySum, ...]:
         """All noisy sums."""
         return () if self.anchors is None else self.anchors.sums
 
     @property
     def before(self) -> tuple[PrivacyEvent, ...]:
         """Events charged before the noise in the objective."""
-        return tuple(part.event for part in self._sums)
+        return tuple(part.event for part in self.sums)
 
     @cached_property
     def solver(self) -> MatrixPerturbation:
@@ -376,8 +377,7 @@ class GaussianMargin(Plan):
         if self.anchors is None:
             return self.with_budget(self.epsilon, self.delta)
         if self.pure:
-            spent = (-(part.epsilon or 0.0) for part in self._sums)
-            return self.with_budget(add_down(self.epsilon, *spent), 0.0)
+            return self.with_budget(pure_rest(self), 0.0)
         return composed_solver(self)  # type: ignore[no-any-return]
 
     def with_budget(self, own: float, delta: float) -> MatrixPerturbation:
@@ -461,7 +461,7 @@ class GaussianMargin(Plan):
             mechanism="gaussian_margin",
             epsilon=self.epsilon,
             delta=0.0 if self.pure else self.delta,
-            parts=tuple(part.part for part in self._sums),
+            parts=tuple(part.part for part in self.sums),
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:

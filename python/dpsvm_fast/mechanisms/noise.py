@@ -19,6 +19,7 @@ from dpsvm_fast.certificates.releases import effective_sums
 from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.rounding import (
+    add_down,
     add_up,
     div_down,
     div_up,
@@ -727,6 +728,11 @@ def within_budget(
         if composed_delta((*spent, *plan.events), epsilon) <= delta:
             return plan
         own *= 1.0 - 1e-6
+
+
+def pure_rest(whole: Any) -> float:
+    """Return the epsilon that a plan's pure ``sums`` leave, rounded down."""
+    return add_down(whole.epsilon, *(-one.epsilon for one in whole.sums if one.epsilon is not None))
 
 
 @lru_cache(maxsize=256)

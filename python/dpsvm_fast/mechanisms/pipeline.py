@@ -41,6 +41,7 @@ from dpsvm_fast.mechanisms.noise import (
     gaussian_parameter,
     grid_below,
     joined_parameter,
+    pure_rest,
     refuse,
     scale_for,
     share_of,
@@ -57,7 +58,7 @@ from dpsvm_fast.mechanisms.rows import (
     mapped_rows,
     structure_of,
 )
-from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
+from dpsvm_fast.rounding import add_up, fraction_down, sqrt_down
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
@@ -626,12 +627,6 @@ class PrivateLinear(LinearPlan):
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - sum(squares, Fraction(0))))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
-    @property
-    def _pure_rest(self) -> float:
-        """Pure epsilon that all earlier releases leave."""
-        spent = sum(one.epsilon for one in self.sums if one.epsilon is not None)
-        return add_down(self.epsilon, -spent)
-
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Privacy events, which cover either path.
@@ -706,7 +701,7 @@ class PrivateLinear(LinearPlan):
     def _solver(self, mu: float) -> Solver:
         """Return the objective or output perturbation with the remaining budget."""
         if self.pure:
-            return self.with_budget(self._pure_rest, 0.0)
+            return self.with_budget(pure_rest(self), 0.0)
         if not self.before:
             return self.with_budget(self.epsilon, self.delta)
         if self.trainer == "output":
@@ -1024,7 +1019,7 @@ class PrivateKernel(PrivateLinear):
         """Return the signal q of the rule."""
         if self.pure:
             n_weights = self.loss.n_scores * (2 * self.n_components + self.fit_intercept)
-            mu = self._pure_rest / math.sqrt(n_weights + 1.0)
+            mu = pure_rest(self) / math.sqrt(n_weights + 1.0)
         K = self.loss.n_classes
         scale = max(K, self.n_features) if whitened else K
         return count * mu / RELATION_FACTOR[self.adjacency] / scale
