@@ -39,7 +39,6 @@ from dpsvm_fast.estimators.inputs import (
     checked_numbers,
     checked_outputs,
     checked_rows,
-    checked_training_rows,
     feature_facts,
     public_map,
 )
@@ -51,9 +50,8 @@ from dpsvm_fast.mechanisms.moments import (
     NoisyMean,
     NoisyMoments,
     Projection,
-    ReleasedColumns,
     ReleasedComponents,
-    ReleasedMean,
+    ReleasedMoments,
     RunningMoments,
     RunningSums,
     SumPlan,
@@ -271,10 +269,10 @@ class PrivateCenter(OneToOneFeatureMixin, PrivateTransformer):
         public = _public_map(self.data_norm)
         return self._sum_plan("private_center", NoisyMean, public, n_features=facts.n_columns)
 
-    def _attributes(self, plan: SumPlan, released: ReleasedMean) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedMoments) -> dict[str, Any]:
         """Return the mean and the number of rows."""
         return {
-            "mean_": self.data_norm * released.point,
+            "mean_": self.data_norm * released.mean,
             "n_samples_": released.count,
             "data_norm_": self.data_norm,
         }
@@ -682,7 +680,7 @@ class PublicTransformer(TransformerMixin, BaseEstimator):
         """
         # Validation writes what it learns about X onto the copy, whether or not X is refused.
         probe = param.checked_copy(self)
-        attributes = probe._fitted_attributes(checked_training_rows(probe, X))
+        attributes = probe._fitted_attributes(checked_rows(probe, X, reset=True))
         for name in FEATURE_FACTS:
             self.__dict__.pop(name, None)
         self.__dict__.update(feature_facts(probe) | attributes)
@@ -982,7 +980,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
         assert bounds is not None
         return bounds
 
-    def _attributes(self, plan: SumPlan, released: ReleasedColumns | RunningSums) -> dict[str, Any]:
+    def _attributes(self, plan: SumPlan, released: ReleasedMoments | RunningSums) -> dict[str, Any]:
         """Return the means, the scales, and the state for the next period."""
         if isinstance(released, RunningSums):
             assert self._next is not None

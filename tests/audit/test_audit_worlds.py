@@ -95,7 +95,7 @@ def test_means_follow_from_noisy_sums(adjacency: str, delta: float) -> None:
         released = world.total.finished(noisy, len(X))
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         if isinstance(estimator, dp.PrivateCenter):
-            assert np.array_equal(fitted.mean_, released.point)
+            assert np.array_equal(fitted.mean_, released.mean)
             assert fitted.n_samples_ == released.count
             continue
         middle, half = middle_and_half(*fitted.bounds_)
@@ -114,11 +114,11 @@ def test_matrices_follow_from_noisy_sums(noise_grid: str) -> None:
         world: Any = world_of(estimator, X, None)
         assert isinstance(world, TransformerWorld)
         moments = world.exact
-        noisy = world.total.noisy_many(moments, 1, dp._core.NoiseSource(SEED), 1)[0]
+        noisy = world.total.noisy(moments, dp._core.NoiseSource(SEED), 1)
         fitted = clone(estimator).set_params(random_state=SEED).fit(X)
         mechanism = Given(world.total, noisy)
         if isinstance(estimator, dp.PrivatePCA):
-            released = NoisyComponents.release(cast(Any, mechanism), moments, 3, cast(Any, None), 1)
+            released = NoisyComponents.release(cast(Any, mechanism), moments, cast(Any, None), 1)
             assert np.array_equal(released.vectors, fitted.components_)
         else:
             found = NoisyMoments.release(cast(Any, mechanism), moments, cast(Any, None), 1)

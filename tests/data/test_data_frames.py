@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators.inputs import checked_training_rows, checked_training_set
+from dpsvm_fast.estimators.inputs import checked_rows, checked_training_set
 from oracles.odd_inputs import X, Y
 from oracles.subjects import (
     MAIN,
@@ -101,7 +101,7 @@ def test_types_of_numbers(dtype: str) -> None:
     if "pyarrow" in dtype:
         pytest.importorskip("pyarrow")
     probe = BaseEstimator()
-    rows = checked_training_rows(probe, rows_of(dtype))
+    rows = checked_rows(probe, rows_of(dtype), reset=True)
     assert rows.dtype == np.float64
     assert rows.flags.c_contiguous
     np.testing.assert_array_equal(rows, np.column_stack([X[:, :2], [1, 0] * 6]))
@@ -111,7 +111,7 @@ def test_types_of_numbers(dtype: str) -> None:
 def test_single_precision_stays_so(library: str) -> None:
     single = {name: column.astype(np.float32) for name, column in COLUMNS.items()}
     for extra in ({}, {"flag": Y == 0}):
-        rows = checked_training_rows(BaseEstimator(), table(library, single | extra))
+        rows = checked_rows(BaseEstimator(), table(library, single | extra), reset=True)
         assert rows.dtype == np.float32
         np.testing.assert_array_equal(rows[:, :3], X.astype(np.float32))
 
@@ -134,33 +134,33 @@ def test_a_table_is_copied_once(library: str) -> None:
     assert peak < 1.3 * before.nbytes
     np.testing.assert_array_equal(taken, before)
     taken[:] = 0.0
-    np.testing.assert_array_equal(checked_training_rows(BaseEstimator(), rows), before)
+    np.testing.assert_array_equal(checked_rows(BaseEstimator(), rows, reset=True), before)
 
 
 def test_record_batches_and_chunks() -> None:
     arrow = pytest.importorskip("pyarrow")
     batch = arrow.RecordBatch.from_pydict({name: arrow.array(v) for name, v in COLUMNS.items()})
     probe = BaseEstimator()
-    np.testing.assert_array_equal(checked_training_rows(probe, batch), X)
+    np.testing.assert_array_equal(checked_rows(probe, batch, reset=True), X)
     assert list(probe.feature_names_in_) == NAMES
     halves = arrow.concat_tables([table("pyarrow").slice(0, 5), table("pyarrow").slice(5)])
-    np.testing.assert_array_equal(checked_training_rows(BaseEstimator(), halves), X)
+    np.testing.assert_array_equal(checked_rows(BaseEstimator(), halves, reset=True), X)
 
 
 def test_sparse_columns_of_pandas() -> None:
     numbers = np.where(np.abs(X) < 0.8, 0.0, X)
     frame = pd.DataFrame.sparse.from_spmatrix(sparse.csr_matrix(numbers), columns=NAMES)
     probe = BaseEstimator()
-    rows = checked_training_rows(probe, frame)
+    rows = checked_rows(probe, frame, reset=True)
     assert sparse.issparse(rows)
     np.testing.assert_array_equal(rows.toarray(), numbers)
     assert list(probe.feature_names_in_) == NAMES
     with pytest.warns(UserWarning, match="sparse columns"):
-        mixed = checked_training_rows(BaseEstimator(), frame.assign(dense=1.0))
+        mixed = checked_rows(BaseEstimator(), frame.assign(dense=1.0), reset=True)
     np.testing.assert_array_equal(mixed[:, :3], numbers)
     filled = pd.DataFrame({"x": pd.arrays.SparseArray([1.0, np.nan] * 6, fill_value=np.nan)})
     with pytest.raises(ValueError, match=r"^X: sparse column 'x' has a fill value other than 0"):
-        checked_training_rows(BaseEstimator(), filled)
+        checked_rows(BaseEstimator(), filled, reset=True)
 
 
 # --- refused ---------------------------------------------------------------------------------
@@ -258,7 +258,7 @@ def test_of_an_array_not_even_the_column_is_named(bad: float) -> None:
         rows[place] = bad
         for form in (rows, rows.tolist(), sparse.csr_matrix(rows)):
             with pytest.raises(ValueError, match=r"^X: contains (NaN|infinity)") as caught:
-                checked_training_rows(BaseEstimator(), form)
+                checked_rows(BaseEstimator(), form, reset=True)
             said.add(str(caught.value))
     assert len(said) == 1
 
@@ -272,7 +272,7 @@ def test_of_a_table_only_the_column_is_named(library: str, bad: float) -> None:
         column = X[:, 2].copy()
         column[list(places)] = bad
         with pytest.raises(ValueError, match=r"^X: column 'x 2' contains") as caught:
-            checked_training_rows(BaseEstimator(), table(library, COLUMNS | {"x 2": column}))
+            checked_rows(BaseEstimator(), table(library, COLUMNS | {"x 2": column}), reset=True)
         said.add(str(caught.value))
     assert len(said) == 1
 

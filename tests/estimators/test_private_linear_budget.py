@@ -174,11 +174,11 @@ def test_the_mean_shrinks_by_its_noise_and_counts_rows() -> None:
     source = _core.NoiseSource(3)
     mean = released.release(total, 1000, source, 1)
     assert mean.count == pytest.approx(1000.0, abs=0.2)
-    assert np.allclose(mean.point, 0.04, atol=2e-4)
-    assert np.array_equal(mean.point * 2.0**20, np.rint(mean.point * 2.0**20))
+    assert np.allclose(mean.mean, 0.04, atol=2e-4)
+    assert np.array_equal(mean.mean * 2.0**20, np.rint(mean.mean * 2.0**20))
     # Whatever the noise does, the centre is no longer than the rows.
     lost = mean_release(n_features=400, mu=1e-5).release(total, 1000, source, 1)
-    assert np.linalg.norm(lost.point) <= 1.0
+    assert np.linalg.norm(lost.mean) <= 1.0
     assert lost.count >= 1.0
     known = mean_release(adjacency="replace_one", mu=1e-5).release(np.zeros(6), 123, source, 1)
     assert known.count == 123.0

@@ -276,7 +276,7 @@ def test_iterates_and_sums_are_exact_multiples_of_the_lattice(
         epsilon=epsilon,
         delta=1e-6,
         adjacency="replace_one",
-        exact=True,
+        noise_grid="exact",
         loss=Loss(name="huber", n_classes=3, smoothing=0.5, margin=1.0),
         row_norm=1.0,
         shape=(3, 20),

@@ -10,7 +10,8 @@ import dataclasses
 import math
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -218,12 +219,17 @@ def test_the_automatic_C_knows_the_loss() -> None:
         "noise": "gaussian",
         "adjacency": "add_remove",
         "n_weights": 100,
-        "row_norm": 1.0,
+        "data_norm": 1.0,
+        "intercept_scaling": 0.0,
     }
-    hinge = automatic_C(loss=Loss(name="crammer_singer", n_classes=7), **shared)
+
+    def chosen(loss: Loss) -> float:
+        return automatic_C(cast(Any, SimpleNamespace(loss=loss, **shared)))
+
+    hinge = chosen(Loss(name="crammer_singer", n_classes=7))
     for loss in LOSSES:
         for n_classes in (2, 7, 50):
-            C = automatic_C(loss=Loss(name=loss, n_classes=n_classes), **shared)
+            C = chosen(Loss(name=loss, n_classes=n_classes))
             expected = hinge * math.sqrt(2.0) / LIPSCHITZ[loss](n_classes)
             if loss == "margin_distance":
                 # Less noise in a score, and still less where many classes compete.

@@ -22,8 +22,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates import GaussianEvent, PureEvent
 from dpsvm_fast.certificates.words import CAVEATS
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
-from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD, automatic_C
+from dpsvm_fast.mechanisms.output import OutputPerturbation, ProjectedSGD
 from dpsvm_fast.verification import verify
 from oracles.descent import output_plan
 from oracles.plans import promised
@@ -285,18 +284,14 @@ def test_scales_stay_finite_at_the_edges(noise: str) -> None:
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_automatic_C_fixes_the_noise_in_a_score(noise: str, adjacency: str) -> None:
     for row_norm in (1e-3, 1.0, 50.0):
-        size = {"n_classes": 5, "n_features": 40}
-        C = automatic_C(
-            1.0,
-            1e-6,
+        plan = mechanism(
+            C=None,
             noise=noise,
             adjacency=adjacency,
-            loss=Loss(name="crammer_singer", n_classes=5),
-            n_weights=200,
-            row_norm=row_norm,
-        )
-        plan = mechanism(
-            C=C, noise=noise, adjacency=adjacency, data_norm=row_norm, intercept_scaling=0.0, **size
+            data_norm=row_norm,
+            intercept_scaling=0.0,
+            n_classes=5,
+            n_features=40,
         )
         noise_per_weight = (
             plan.output.scale if noise == "gaussian" else math.sqrt(201.0) / plan.output.scale

@@ -50,7 +50,7 @@ def plan(adjacency: str, rate: float = 1.0, n_steps: int = STEPS) -> mechanism.C
         epsilon=4.0,
         delta=DELTA,
         adjacency=adjacency,
-        exact=True,
+        noise_grid="exact",
         clip=1.0,
         shape=(1, 1),
         n_steps=n_steps,

@@ -36,7 +36,7 @@ def holds(world: World) -> bool:
         delta=world.delta,
         adjacency=world.adjacency,
         noise="gaussian" if world.delta else "gamma",
-        exact=False,
+        noise_grid="float",
         loss=Setting(pair, 1.0, world.adjacency == "replace_one").loss,
         row_norm=1.0,
         shape=(world.n_scores, 1),

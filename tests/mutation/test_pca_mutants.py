@@ -139,8 +139,9 @@ def released(change: Callable[[Array, int], dict[str, Any]]) -> Fault:
     return around(
         NoisyComponents,
         "release",
-        lambda right, self, moments, k, *others: dataclasses.replace(
-            right(self, moments, k, *others), **change(moments, k)
+        lambda right, self, moments, *others: dataclasses.replace(
+            right(self, moments, *others),
+            **change(moments, self.n_components or self.n_features),
         ),
     )
 

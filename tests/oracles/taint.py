@@ -105,18 +105,18 @@ class Passing:
 def noise_of(world: World) -> Iterator[None]:
     """Every passage through noise answers with what the first world released."""
 
-    def noisy(self: Any, flat: Array, source: Any, n_threads: int) -> Array:
-        draw = world.source.real.gaussian(flat.size, 1.0, n_threads)
-        return world.replay(flat + draw)
+    def noisy(self: Any, weights: Array, source: Any, n_threads: int) -> Array:
+        return world.replay(release(self, weights, world.source.real, n_threads))
 
     def draw(self: Any, source: Any, n_threads: int) -> Array:
         # Inside an objective: a fixed draw, and what is trained with it passes through noise.
         real = world.source.real.gaussian(self.n_weights, self.scale, n_threads)
-        return np.asarray(world.replay(real).reshape(self.shape))
+        return np.asarray(world.replay(real).reshape(1, *self.shape))
 
+    release = WeightNoise.release
     with pytest.MonkeyPatch.context() as patch:
         use_slow_core(patch, world.source)
-        patch.setattr(WeightNoise, "_noisy", noisy)
+        patch.setattr(WeightNoise, "release", noisy)
         patch.setattr(LinearNoise, "draw", draw)
         # Of a search: who is where is never told, and the choice is a noisy one.
         streams = strategies.Sources(_core.NoiseSource(1), random.Random(2))

@@ -583,7 +583,7 @@ class OutputWorld(TrainedWorld):
         """Return published coefficients and intercepts."""
         solution = self.solution(source)
         many = np.broadcast_to(solution, (n, *solution.shape))
-        return self.published(self.plan.output.release_many(many, source, self.n_threads))
+        return self.published(self.plan.output.release(many, source, self.n_threads))
 
     def solution(self, source: _core.NoiseSource) -> Array:
         """Return weights without noise, shape (n_scores, n_columns)."""
@@ -608,12 +608,12 @@ class ObjectiveWorld(TrainedWorld):
             self.rows.codes,
             **plan.problem,
             regularization=plan.regularization,
-            linear=plan.inside.draw_many(n, source, n_threads),
+            linear=plan.inside.draw(source, n_threads, n),
             shuffle_seed=source.public_seed(),
             n_threads=n_threads,
         )
         _all_solved(solved)
-        return self.published(plan.output.release_many(weights, source, n_threads))
+        return self.published(plan.output.release(weights, source, n_threads))
 
 
 def _all_solved(solved: NDArray[np.bool_]) -> None:
@@ -653,8 +653,8 @@ class EllipsoidWorld(PlannedWorld):
             rows, self.rows.codes, linear=np.array(linear), n_threads=n_threads, **plan.problem
         )
         _all_solved(gradients <= plan.solver.gradient_tol)
-        release = plan.solver.output.release_many
-        return np.asarray(release(matrices, source, n_threads).reshape(n, -1))
+        released = plan.solver.output.release(matrices, source, n_threads)
+        return np.asarray(released.reshape(n, -1))
 
 
 def world_of(
@@ -736,9 +736,10 @@ class TransformerWorld(PlannedWorld):
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
         """Return noisy sums; for a symmetric matrix its triangle, scaled to equal noise."""
+        many = np.broadcast_to(self.exact, (n, *self.exact.shape))
         if not isinstance(self.total, SecondMoments):
-            return np.asarray(self.total.sum.release_many(self.exact, n, source, self.n_threads))
-        noisy = self.total.noisy_many(self.exact, n, source, self.n_threads)
+            return np.asarray(self.total.sum.release(many, source, self.n_threads))
+        noisy = self.total.noisy(many, source, self.n_threads)
         rows, columns = np.triu_indices(self.total.n_features)
         weights = np.where(rows == columns, 1.0, math.sqrt(2.0))
         return np.asarray(noisy[:, rows, columns] * weights)

@@ -29,6 +29,11 @@ HIDDEN_STATE = ("_fitted_loss", "_continuation", "_running")
 class Released:
     """Mixin for fitted state: attributes end in ``_``, and a release sets ``privacy_``."""
 
+    # Loss of the release, even if parameters are set later; public like the statement.
+    _fitted_loss: Loss | None = None
+    # What ``partial_fit`` continues from.
+    _continuation: Any = None
+
     def _forget(self) -> None:
         """Remove every fitted attribute."""
         for name in (*vars(self), *HIDDEN_STATE):
@@ -56,8 +61,6 @@ class PrivateLinearClassifier(Released, ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     n_features_in_: int
     privacy_: PrivacyStatement
-    # Loss of the release, even if parameters are set later; public like the statement.
-    _fitted_loss: Loss
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return the score of every class, or of the second class of two.
@@ -164,10 +167,7 @@ class Probabilities(PrivateLinearClassifier):
 
     def _used_loss(self) -> Loss:
         """Return the loss of the fitted model, or the one that a fit would use for two classes."""
-        fitted: Loss | None = vars(self).get("_fitted_loss")
-        if fitted is not None:
-            return fitted
-        return self._loss_of(2)
+        return self._fitted_loss or self._loss_of(2)
 
     def _loss_of(self, n_classes: int) -> Loss:
         """Return the loss for these parameters."""

@@ -13,7 +13,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from sklearn.base import BaseEstimator
 
@@ -55,14 +55,14 @@ FRAMES = 5
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
 
 
-def private_fit(estimator: PrivateEstimator, rows: FitRows) -> dict[str, Any]:
+def private_fit(estimator: PrivateEstimator, rows: Rows) -> dict[str, Any]:
     """Plan a fit, spend its budget and run it.
 
     Parameters
     ----------
     estimator : PrivateEstimator
         Checked copy of the estimator.
-    rows : FitRows
+    rows : Rows
         Training rows.
 
     Returns
@@ -134,22 +134,6 @@ def charge(
             events, label if private else f"{label}, NOT PRIVATE", unit=unit, by_age=by_age
         )
         _log("%s: charged", label)
-
-
-class FitRows(Rows, Protocol):
-    """Training rows of a fit: their shape is available before they are read."""
-
-    # Attributes about them: number and names of the features, the label set.
-    published: dict[str, Any]
-
-    def read(self) -> None:
-        """Check all values of rows in this process; other rows are checked when they are summed.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The rows are invalid; the message does not quote them.
-        """
 
 
 class PrivateEstimator(Released):
@@ -376,9 +360,16 @@ class OneRelease(PrivatelyTrained):
         """Return the plan of the training."""
 
     def _planned(self, kind: type[DataclassT], facts: Facts, **own: Any) -> DataclassT:
-        """Return a plan of parameters and facts of the same names; ``own`` has precedence."""
-        own = {"C": self._scaled_C(facts.n_classes), "n_features": facts.n_columns} | own
-        return filled(kind, self, facts, **own)
+        """Return a plan of parameters and facts of the same names; ``own`` has precedence.
+
+        "auto" becomes None, so that the plan chooses.
+        """
+        given = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, str) and value == "auto":
+                setattr(given, name, None)
+        given.__dict__.update(C=self._scaled_C(facts.n_classes), n_features=facts.n_columns)
+        return filled(kind, given, facts, **own)
 
 
 def warn_not_private(estimator: Any) -> None:

@@ -237,15 +237,13 @@ def _arrays(table: Any) -> Iterator[NDArray[Any]]:
             if isinstance(column.dtype, np.dtype):
                 yield column.to_numpy()
             else:
-                yield column.to_numpy(dtype=_precision(column.dtype), na_value=np.nan)
+                # Nullable columns; double precision except for the smallest types.
+                single = column.dtype.kind == "f" and column.dtype.itemsize <= 4
+                kind = np.float32 if single else np.float64
+                yield column.to_numpy(dtype=kind, na_value=np.nan)
         return
     columns = table.columns if _is(table, "pyarrow", "Table") else table.get_columns()
     for column in columns:
         values = of_numpy(column).to_numpy()
         # Decimals, and booleans with missing ones, have no type in numpy; None becomes NaN.
         yield values.astype(np.float64) if values.dtype.kind == "O" else values
-
-
-def _precision(dtype: Any) -> type[np.floating[Any]]:
-    """Return the NumPy type of a nullable column: double except for the smallest types."""
-    return np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64

@@ -58,21 +58,14 @@ def released_ellipsoids(coordinates: Array, data_norm: float, *, psd: str) -> Ar
     """
     matrices = symmetric_matrices(coordinates)
     if psd == "project":
-        matrices = matrices + _common_shift(matrices)
+        # Twice what they need, so that no ellipsoid is degenerate.
+        least = float(np.linalg.eigvalsh(matrices).min())
+        matrices = matrices + 2.0 * max(-least, 0.0) * np.eye(matrices.shape[-1])
     # After a shift this removes nothing, and rounding errors at most.
     matrices = _clipped(matrices)
     side = matrices.shape[-1]
     units = np.append(np.full(side - 1, 1.0 / data_norm), CONSTANT) / math.hypot(1.0, CONSTANT)
     return np.asarray(matrices * units[:, None] * units)
-
-
-def _common_shift(matrices: Array) -> Array:
-    """Return a multiple of the identity whose sum with each matrix is positive definite.
-
-    It is twice what positive semidefinite matrices need, so that no ellipsoid is degenerate.
-    """
-    least = float(np.linalg.eigvalsh(matrices).min())
-    return 2.0 * max(-least, 0.0) * np.eye(matrices.shape[-1])
 
 
 def _clipped(matrices: Array) -> Array:
@@ -221,14 +214,14 @@ def refused_sparse() -> InvalidTypeError:
     )
 
 
-LOSSES = ("softmax_margin", "huber_ww")
-
 MAX_ELLIPSOIDS = 1000
 # Numbers in all matrices together that the solver takes.
 MAX_ENTRIES = 1 << 24
 # smoothing="auto", and margin="auto" in units of it. The scores of lifted rows differ less than
 # those of a linear model: a smaller margin than there.
 SMOOTHING = {"softmax_margin": 0.4, "huber_ww": 0.5}
+
+LOSSES = tuple(SMOOTHING)
 
 MARGIN_IN_SMOOTHINGS = {"softmax_margin": 1.5, "huber_ww": 2.0}
 
@@ -419,9 +412,8 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
 
     def _training(self, facts: Facts) -> GaussianMargin:
         """Return the plan of the training for rows with these public facts."""
-        smoothing, margin = number_or_none(self.smoothing), number_or_none(self.margin)
-        if smoothing is None:
-            smoothing = SMOOTHING[self.loss]
+        smoothing = number_or_none(self.smoothing) or SMOOTHING[self.loss]
+        margin = number_or_none(self.margin)
         if margin is None:
             margin = MARGIN_IN_SMOOTHINGS[self.loss] * smoothing
         if facts.sparse:
@@ -439,6 +431,5 @@ class PrivateGaussianMarginClassifier(EllipsoidClassifier):
             facts,
             smoothing=smoothing,
             margin=margin,
-            extra_regularization=number_or_none(self.extra_regularization),
             constrained=self.psd == "constraint",
         )

@@ -20,19 +20,15 @@ from dpsvm_fast.estimators.parameters import (
     auto_or,
     chosen_loss,
     integer,
-    number_or_none,
     one_of,
     or_word,
     real,
-    refuse,
+    refuse_unused,
     tests_of,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.gradient import (
-    GradientPerturbation,
-    ReleasedIterate,
-)
+from dpsvm_fast.mechanisms.gradient import GradientPerturbation, ReleasedIterate
 from dpsvm_fast.mechanisms.plan import Facts
 
 # Parameters of some optimizers alone, with their defaults: any other value with another optimizer
@@ -40,11 +36,6 @@ from dpsvm_fast.mechanisms.plan import Facts
 MOMENTUM_ONLY = {"momentum": "auto", "nesterov": False}
 ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": "auto", "noise_correction": False}
 # May change between calls of partial_fit: they change no result.
-# What the plan chooses where these are "auto".
-AUTOMATIC = (
-    *("n_steps", "sampling_rate", "expected_batch_size", "max_grad_norm", "learning_rate"),
-    *("momentum", "stabilizer", "average"),
-)
 FREE = ("n_threads", "verbose", "ledger")
 # The widths for which the automatic steps were chosen: scores of the size of the noise in them.
 AUTOMATIC_SMOOTHING = {"softmax_margin": 1.0, "softplus": 1.0}
@@ -95,12 +86,6 @@ def may_continue(estimator: Any) -> bool:
     return True
 
 
-def before_of(estimator: Any) -> Continuation | None:
-    """Return the state of earlier calls."""
-    before: Continuation | None = vars(estimator).get("_continuation")
-    return before
-
-
 def continues_on_new_periods(estimator: Any) -> bool:
     """Return whether a call uses only periods that no earlier call was charged for.
 
@@ -109,7 +94,7 @@ def continues_on_new_periods(estimator: Any) -> bool:
     InvalidParameterError
         Some of the periods belong to an earlier call that the statement no longer covers.
     """
-    before = before_of(estimator)
+    before: Continuation | None = estimator._continuation
     if before is None:
         return False
     own = () if estimator.ledger is None else estimator.ledger.charged
@@ -125,7 +110,7 @@ def continues_on_new_periods(estimator: Any) -> bool:
 
 def continuation(estimator: Any, parameters: dict[str, Any]) -> Continuation | None:
     """Return the state that a call with these parameters may continue from."""
-    before = before_of(estimator)
+    before: Continuation | None = estimator._continuation
     if before is None:
         if "privacy_" in vars(estimator):
             raise InvalidParameterError(
@@ -478,8 +463,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         if self.adjacency == "replace_one":
             # Before their number is known, over one row.
             n_records = facts.n_samples or 1
-        numbers: dict[str, Any] = {name: number_or_none(getattr(self, name)) for name in AUTOMATIC}
-        before, owned = before_of(self), facts.unit == "person"
+        before, owned = self._continuation, facts.unit == "person"
         if before is not None and before.unit != facts.unit:
             raise InvalidParameterError(
                 f"groups: earlier calls protected each {before.unit}; expected the same unit"
@@ -487,7 +471,6 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         return self._planned(
             GradientPerturbation,
             facts,
-            **numbers,
             loss=self._loss_of(facts.n_classes),
             intercept_scaling=self._intercept(),
             # Sums of a person's rows are clipped, their means are not: "auto" must not choose.
@@ -504,19 +487,15 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     def _refuse_unused(self) -> None:
         """Refuse parameter values that would be ignored."""
         unused = MOMENTUM_ONLY if self.optimizer == "adam" else ADAM_ONLY
-        accepted: dict[str, tuple[object, str]] = {
-            name: (default, f"with optimizer={self.optimizer!r}, which does not use it")
-            for name, default in unused.items()
-        }
-        if self.optimizer == "gd" and self.sampling_rate != 1.0:
-            accepted["sampling_rate"] = ("auto", "or 1.0 with optimizer='gd', which takes all rows")
         if self.momentum in (0.0, "auto"):
-            accepted["nesterov"] = (False, "without a momentum")
+            refuse_unused(self, {"nesterov": False}, "without a momentum")
+        refuse_unused(self, unused, f"with optimizer={self.optimizer!r}, which does not use it")
+        if self.optimizer == "gd" and self.sampling_rate != 1.0:
+            reason = "or 1.0 with optimizer='gd', which takes all rows"
+            refuse_unused(self, {"sampling_rate": "auto"}, reason)
         if self.adjacency == "replace_one":
             reason = "with adjacency='replace_one', where the number of rows is public itself"
-            accepted["max_samples"] = (None, reason)
-        for name, (default, reason) in accepted.items():
-            refuse(self, (name, getattr(self, name) != default, f"{default!r} {reason}"))
+            refuse_unused(self, {"max_samples": None}, reason)
 
     def _loss_of(self, n_classes: int) -> Loss:
         """Return the loss with this estimator's automatic smoothing and margin."""
@@ -530,7 +509,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         """Return coefficients, intercepts and the state from which ``partial_fit`` continues."""
         found = super()._attributes(plan, released.weights)
         if released.state is not None:
-            before = before_of(self)
+            before = self._continuation
             charged = () if self.ledger is None else self.ledger.charged
             found["_continuation"] = Continuation(
                 state=released.state,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,18 +74,14 @@ def checked_training_set(
     return _canonical(rows), np.asarray(y)
 
 
-def checked_training_rows(estimator: Any, X: Any) -> Any:
-    """Validate ``X`` of a training set without labels; otherwise as ``checked_training_set``."""
-    return _canonical(_validated(estimator, X, reset=True))
-
-
-def checked_rows(estimator: Any, X: Any) -> Any:
+def checked_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
     """Validate ``X`` for a fitted ``estimator`` and return it in the form of a training set.
 
-    Transformed rows may be used for training, so their rounding must not depend on the memory
-    order, which may differ for a single row.
+    With ``reset`` it is a training set without labels, which sets the features. Transformed rows
+    may be used for training, so their rounding must not depend on the memory order, which may
+    differ for a single row.
     """
-    return _canonical(_validated(estimator, X, reset=False))
+    return _canonical(_validated(estimator, X, reset=reset))
 
 
 def checked_outputs(estimator: Any, X: Any) -> Any:
@@ -92,22 +89,21 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
 
     For output of an elementwise transformer: an array, whatever type of rows had the feature names.
     """
-    X = _refused_by_type(X)
-    rows = _without_quotes(lambda: check_array(_array_of(X), input_name="X", **FORM), X)
+    rows = checked_numbers(X, **FORM)
     expected = getattr(estimator, "n_features_in_", rows.shape[1])
     if rows.shape[1] != expected:
         raise InvalidParameterError(f"X: got {rows.shape[1]} features, expected {expected}")
     return _canonical(rows)
 
 
-def check_room(n_learned: int, n_kept: int = 0) -> None:
+def check_room(n_learned: int, n_kept: int) -> None:
     """Raise ``MemoryError`` before anything is spent, rather than during the fit.
 
     Parameters
     ----------
     n_learned : int
         Number of values that a fit learns. Memory for a few copies is allocated and freed.
-    n_kept : int, default=0
+    n_kept : int
         Number of values that the fit keeps once, such as one for each row and class.
 
     Raises
@@ -126,11 +122,11 @@ def check_room(n_learned: int, n_kept: int = 0) -> None:
     raise MemoryError("X: a fit of this shape needs more memory than is free; nothing was spent")
 
 
-def checked_numbers(X: Any) -> NDArray[np.float64]:
-    """Validate dense rows that are not in an estimator's feature space."""
+def checked_numbers(X: Any, **form: Any) -> Any:
+    """Validate rows that are not in an estimator's feature space; without a ``form`` doubles."""
     X = _refused_by_type(X)
-    rows = _without_quotes(lambda: check_array(_array_of(X), dtype=np.float64, input_name="X"), X)
-    return np.asarray(rows)
+    form = form or {"dtype": np.float64}
+    return _without_quotes(lambda: check_array(_array_of(X), input_name="X", **form), X)
 
 
 def public_classes(classes: Any) -> NDArray[Any]:
@@ -234,8 +230,8 @@ def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
     y = tuple(map(label_values, labels))
 
     def validate() -> Any:
-        rows = None if tabular(X) is None else table_rows(X)
-        if rows is None:
+        rows = _array_of(X)
+        if rows is X:
             return validate_data(estimator, X, *y, reset=reset, **FORM)
         # The names, which the array no longer has.
         validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
@@ -283,7 +279,15 @@ def _not_finite(X: Any, *, missing: bool) -> str:
     For a table it names the first such column, which depends on the rows. For an array it is
     constant.
     """
-    column = _first_column(X, np.isnan if missing else np.isinf)
+    column, test = "", np.isnan if missing else np.isinf
+    if tabular(X) is not None:
+        with np.errstate(over="ignore", invalid="ignore"):
+            rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
+        if sparse.issparse(rows):
+            position = int(min(rows.indices[test(rows.data)], default=0))
+        else:
+            position = int(test(rows).any(axis=0).argmax())
+        column = f"column {column_names(X)[position]!r} "
     if missing:
         return (
             f"X: {column}contains NaN or a missing value; fill it with a public value or drop such "
@@ -292,19 +296,6 @@ def _not_finite(X: Any, *, missing: bool) -> str:
     return (
         f"X: {column}contains infinity or a number too large for its type; clip it to public bounds"
     )
-
-
-def _first_column(X: Any, test: Any) -> str:
-    """Return the first column of a table with an entry that passes the test; "" for other types."""
-    if tabular(X) is None:
-        return ""
-    with np.errstate(over="ignore", invalid="ignore"):
-        rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
-    if sparse.issparse(rows):
-        position = int(min(rows.indices[test(rows.data)], default=0))
-    else:
-        position = int(test(rows).any(axis=0).argmax())
-    return f"column {column_names(X)[position]!r} "
 
 
 def _canonical(X: Any) -> Any:
@@ -381,11 +372,12 @@ def _kind(item: Any) -> str:
 def _label_array(items: list[Any]) -> NDArray[Any]:
     """Return an array of labels of one kind; integers stay exact (int64, or uint64 if needed)."""
     labels = np.asarray(items)
-    if labels.dtype.kind in "biufU":
-        whole = labels.dtype.kind in "fO" and all(_kind(item) == "int" for item in items)
-        if not whole:
-            return labels
-    raise InvalidParameterError("classes: integer labels must all fit in int64 or all in uint64")
+    inexact = labels.dtype.kind == "f" and _kind(items[0]) == "int"
+    if labels.dtype.kind not in "biufU" or inexact:
+        raise InvalidParameterError(
+            "classes: integer labels must all fit in int64 or all in uint64"
+        )
+    return labels
 
 
 def _comparable(y: NDArray[Any], classes: NDArray[Any]) -> tuple[Any, Any] | None:
@@ -667,6 +659,7 @@ def feature_facts(probe: Any) -> dict[str, Any]:
     return {name: vars(probe)[name] for name in FEATURE_FACTS if name in vars(probe)}
 
 
+@dataclass(eq=False, repr=False)
 class ArrayRows:
     """Training rows in this process: an array, matrix or table. Private, except ``facts``.
 
@@ -689,63 +682,52 @@ class ArrayRows:
         Argument of ``fit``: callback for steps.
     """
 
-    def __init__(
-        self,
-        estimator: Any,
-        X: Any,
-        y: Any = None,
-        *,
-        classes: Any = None,
-        labelled: bool = True,
-        groups: Any = None,
-        sample_weight: Any = None,
-        periods: Any = None,
-        on_step: Any = None,
-    ) -> None:
-        self.X, self.classes = X, classes
-        self._periods = periods
+    estimator: Any
+    X: Any
+    y: Any = None
+    _: KW_ONLY
+    classes: Any = None
+    labelled: bool = True
+    groups: Any = None
+    sample_weight: Any = None
+    periods: Any = None
+    on_step: Any = None
+
+    # Known once the rows are read: the person and the weight of each row, the index of its class,
+    # the factors of the losses of each class, and attributes to publish.
+    owners: Owners | None = field(init=False, default=None)
+    codes: Any = field(init=False, default=None)
+    factors: NDArray[np.float64] | None = field(init=False, default=None)
+    published: dict[str, Any] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Copy the estimator, onto which validation writes what it learns about X."""
+        estimator = self.estimator = copy.copy(self.estimator)
         self.n_threads: int = estimator.n_threads
         self.low_memory = getattr(estimator, "low_memory", False)
         self.verbose = bool(getattr(estimator, "verbose", False))
-        self.on_step = checked_on_step(on_step, verbose=self.verbose)
-        self._names = feature_names(X)
-        self._y, self._labelled = y, labelled
-        self._counted = estimator.adjacency == "replace_one"
-        self._groups, self._weights = groups, sample_weight
-        self._max_weight = float(getattr(estimator, "max_weight", 1.0))
-        self._class_weight = getattr(estimator, "class_weight", None)
-        self._unit = "row" if groups is None else "person"
-        self._given = sample_weight is not None
-        own = self._given or self._max_weight != 1.0
-        self._weighted = own or self._class_weight is not None
-        # The person and the weight of each row, once they are read.
-        self.owners: Owners | None = None
-        # Factors of the losses of each class.
-        self._factors: NDArray[np.float64] | None = None
-        # Validation writes what it learns about X onto the copy.
-        self._probe = copy.copy(estimator)
-        # Index of the class of every row, once they are read.
-        self.codes: Any = None
-        self.published: dict[str, Any] = {}
+        self.on_step = checked_on_step(self.on_step, verbose=self.verbose)
+        self.names = feature_names(self.X)
+        self.counted = estimator.adjacency == "replace_one"
 
     @property
     def facts(self) -> Facts:
         """Return the public facts; no values are read if classes are given and X has a shape."""
         shape = public_shape(self.X)
-        owned = self._groups is not None or self._weights is not None
-        unknown = (self._labelled and self.classes is None) or (self._counted and owned)
+        owned = self.groups is not None or self.sample_weight is not None
+        unknown = (self.labelled and self.classes is None) or (self.counted and owned)
         if shape is None or unknown:
             self.read()
             shape = self.X.shape
         n_samples = shape[0] if self.owners is None else self.owners.n_persons
         return Facts(
             n_features=shape[1],
-            n_classes=self.classes.size if self._labelled else 2,
-            n_samples=n_samples if self._counted else None,
+            n_classes=self.classes.size if self.labelled else 2,
+            n_samples=n_samples if self.counted else None,
             sparse=sparse_table(self.X),
-            feature_names=self._names,
-            unit=self._unit,
-            weighted=self._given,
+            feature_names=self.names,
+            unit="row" if self.groups is None else "person",
+            weighted=self.sample_weight is not None,
         )
 
     def read(self) -> None:
@@ -758,41 +740,43 @@ class ArrayRows:
         """
         if self.codes is not None:
             return
-        probe, reset = self._probe, not hasattr(self._probe, "n_features_in_")
-        if self._labelled:
-            self.X, y = checked_training_set(probe, self.X, self._y, reset=reset)
+        probe, reset = self.estimator, not hasattr(self.estimator, "n_features_in_")
+        max_weight = float(getattr(probe, "max_weight", 1.0))
+        class_weight = getattr(probe, "class_weight", None)
+        if self.labelled:
+            self.X, y = checked_training_set(probe, self.X, self.y, reset=reset)
             if self.classes is None:
                 self.classes = classes_from_labels(y)
             self.codes = encoded_labels(y, self.classes)
         else:
-            self.X = checked_training_rows(probe, self.X)
+            self.X = checked_rows(probe, self.X, reset=True)
             self.codes = np.zeros(self.X.shape[0], dtype=np.int64)
-        if self._periods is not None and len(self._periods) != self.n_here:
+        if self.periods is not None and len(self.periods) != self.n_here:
             raise InvalidParameterError("periods: expected one for each row of X")
-        if isinstance(self._class_weight, dict):
-            self._factors = class_factors(self._class_weight, self.classes)
-        if self._groups is not None or self._weighted:
-            own = (self._groups, self._weights, self.n_here, self._max_weight)
+        if isinstance(class_weight, dict):
+            self.factors = class_factors(class_weight, self.classes)
+        owned = self.groups is not None or self.sample_weight is not None
+        if owned or max_weight != 1.0 or class_weight is not None:
+            own = (self.groups, self.sample_weight, self.n_here, max_weight)
             # The part of a candidate may weigh nothing: the search has looked at all weights.
-            found = owners(*own, counted=self._counted, partial=in_search())
+            found = owners(*own, counted=self.counted, partial=in_search())
             self.X, self.codes = found.ordered(self.X, self.codes)
             self.owners = found._replace(order=None)
-            self._groups = self._weights = None
         self.published = feature_facts(probe)
-        if self._labelled:
+        if self.labelled:
             self.published["classes_"] = self.classes
-        self._y = None
+        self.y = None
 
     @property
     def n_rows(self) -> float:
         """Number of rows, or of persons; if it is private, the sum of their weights."""
         if self.owners is None:
             return int(self.X.shape[0])
-        return self.owners.n_persons if self._counted else self.owners.total
+        return self.owners.n_persons if self.counted else self.owners.total
 
     def of_period(self, period: int) -> ArrayRows:
         """Return the rows of one period, once all are read."""
-        part, own = copy.copy(self), self._periods == period
+        part, own = copy.copy(self), self.periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
             # Each row by itself; a weight of 1 in units of the largest, none if that is 1 at most.
@@ -811,8 +795,8 @@ class ArrayRows:
         if self.owners is None:
             return None
         found = self.owners.shares(self.n_here)
-        if self._factors is not None:
-            found *= self._factors[self.codes]
+        if self.factors is not None:
+            found *= self.factors[self.codes]
         found[found < MIN_WEIGHT] = 0.0
         return found if (found != 1.0).any() else None
 
@@ -824,7 +808,7 @@ class ArrayRows:
 
     def balance(self, factors: NDArray[np.float64]) -> None:
         """Set class weights from released counts."""
-        self._factors = factors
+        self.factors = factors
 
     @property
     def n_persons(self) -> int:
@@ -833,15 +817,15 @@ class ArrayRows:
 
     def records(self, public: PublicMap, *, averaged: int = 0) -> _core.Records:
         """Return the mapped rows, whose sums are exact."""
-        n_classes, owners = self.classes.size if self._labelled else 2, self.owners
+        n_classes, owners = self.classes.size if self.labelled else 2, self.owners
         if owners is not None and averaged:
             owners = owners.averaged(self.n_here, averaged)
         return public.records(self.X, self.codes, n_classes, self.n_threads, owners)
 
     def weigh(self, records: _core.Records) -> None:
         """Weight each row by its class."""
-        if self._factors is not None:
-            records.weigh(self._factors)
+        if self.factors is not None:
+            records.weigh(self.factors)
 
     def column_moments(
         self, public: PublicMap

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
-from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real, refuse
-from dpsvm_fast.exceptions import InvalidParameterError
-from dpsvm_fast.mechanisms.noise import check_range
+from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
+from dpsvm_fast.mechanisms.noise import check_range, refuse
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, ReleasedPipeline
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
@@ -204,29 +203,22 @@ class PrivateKernelSVC(PipelineClassifier):
 
     def plan(self, facts: Facts) -> PrivateKernel:
         """Return the plan for rows with these public facts."""
-        self._check_norm()
+        check_range("data_norm", self.data_norm, "the bound on the norm of rows")
+        plain = not self.normalize
+        unused = "None with normalize=False, which uses rows as they are, of norm data_norm at most"
+        one = "1.0 with normalize=True, which scales every row to norm 1"
+        refuse(
+            self,
+            ("bounds", plain and self.bounds is not None, unused),
+            ("data_norm", self.normalize and self.data_norm != 1.0, one),
+            ("whiten", plain and self.whiten is True, "'auto' or False with normalize=False"),
+        )
         shared = self._shared(facts)
         n_components = self.n_components
         if isinstance(n_components, str):
             n_components = PURE_N_COMPONENTS if self.delta == 0.0 else N_COMPONENTS
         shared |= {"centred": shared["centred"] and self.normalize, "n_components": n_components}
         return filled(PrivateKernel, self, **shared)
-
-    def _check_norm(self) -> None:
-        """Refuse parameters that conflict with ``normalize``."""
-        check_range("data_norm", self.data_norm, "the bound on the norm of rows")
-        plain = not self.normalize
-        if plain and self.bounds is not None:
-            raise InvalidParameterError(
-                "bounds: expected None with normalize=False, which uses rows as they are with the "
-                "public bound data_norm"
-            )
-        one = "1.0 with normalize=True, which scales every row to norm 1"
-        refuse(
-            self,
-            ("data_norm", self.normalize and self.data_norm != 1.0, one),
-            ("whiten", plain and self.whiten is True, "'auto' or False with normalize=False"),
-        )
 
     def _public_map(self, facts: Facts) -> PublicMap:
         """Return the map of raw rows by public numbers."""

@@ -14,22 +14,12 @@ from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities, linear_attributes
 from dpsvm_fast.estimators.fit import PrivatelyTrained
-from dpsvm_fast.estimators.inputs import (
-    Bounds,
-    broadcast_bounds,
-    checked_rows,
-    public_map,
-)
-from dpsvm_fast.estimators.parameters import chosen_loss, one_of, refuse, tests_of
+from dpsvm_fast.estimators.inputs import Bounds, broadcast_bounds, checked_rows, public_map
+from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter
-from dpsvm_fast.mechanisms.pipeline import (
-    TRAINERS,
-    PrivateLinear,
-    ReleasedPipeline,
-    Training,
-)
+from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter, refuse
+from dpsvm_fast.mechanisms.pipeline import TRAINERS, PrivateLinear, ReleasedPipeline, Training
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 from dpsvm_fast.validation import check_n_threads
@@ -107,8 +97,14 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         tests = tests_of(type(self))
         for name in ("delta", "mechanism"):
             tests[name](name, getattr(self, name))
-        margin = tests["margin"]("margin", self.margin)
-        return _loss(self._trainer(), self.delta, n_classes, margin)
+        trainer, margin = self._trainer(), tests["margin"]("margin", self.margin)
+        if trainer == "gradient":
+            margin = 0.0 if margin == "auto" else margin
+            return chosen_loss("softmax_margin", n_classes, 1.0, margin)
+        name = "margin_distance" if trainer == "output" else "softmax_margin"
+        if trainer == "objective" and self.delta == 0.0 and n_classes == 2:
+            name = "huber"
+        return chosen_loss(name, n_classes, "auto", margin)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
         """Return the other released numbers, and the choices that follow from them."""
@@ -177,16 +173,6 @@ def _parameters_of(training: Training) -> dict[str, float]:
     return {
         name: mus[0] if len(mus) == 1 else joined_parameter(*mus) for name, mus in found.items()
     }
-
-
-def _loss(trainer: str, delta: float, n_classes: int, margin: float | str) -> Loss:
-    """Return the loss for each kind of training."""
-    if trainer == "gradient":
-        return chosen_loss("softmax_margin", n_classes, 1.0, 0.0 if margin == "auto" else margin)
-    if trainer == "output":
-        return chosen_loss("margin_distance", n_classes, "auto", margin)
-    name = "huber" if delta == 0.0 and n_classes == 2 else "softmax_margin"
-    return chosen_loss(name, n_classes, "auto", margin)
 
 
 @dataclass(eq=False, repr=False)

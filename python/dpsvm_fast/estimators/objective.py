@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import OneRelease
-from dpsvm_fast.estimators.parameters import number_or_none
 from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
 from dpsvm_fast.mechanisms.plan import Facts
 
@@ -187,5 +186,4 @@ class ObjectivePerturbationSVC(Probabilities, OneRelease):
             facts,
             loss=self._loss_of(facts.n_classes),
             intercept_scaling=self._intercept(INTERCEPT[self.noise]),
-            extra_regularization=number_or_none(self.extra_regularization),
         )

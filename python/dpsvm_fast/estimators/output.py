@@ -9,14 +9,9 @@ from dpsvm_fast.certificates.words import ROWS_OF_PERSON
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities
 from dpsvm_fast.estimators.fit import OneRelease
-from dpsvm_fast.estimators.parameters import integer, number_or_none, one_of, refuse
-from dpsvm_fast.mechanisms.output import (
-    AVERAGES,
-    PROJECTIONS,
-    OutputPerturbation,
-    ProjectedSGD,
-)
-from dpsvm_fast.mechanisms.plan import Facts, filled
+from dpsvm_fast.estimators.parameters import integer, one_of, refuse_unused
+from dpsvm_fast.mechanisms.output import AVERAGES, PROJECTIONS, OutputPerturbation, ProjectedSGD
+from dpsvm_fast.mechanisms.plan import Facts
 
 # Parameters of one solver alone, with their defaults: any other value with the other solver would
 # be ignored silently.
@@ -214,23 +209,18 @@ class OutputPerturbationSVC(Probabilities, OneRelease):
 
     def _training(self, facts: Facts) -> OutputPerturbation:
         """Return the plan of the training for rows with these public facts."""
-        for name, default in (EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY).items():
-            accepted = f"{default!r} with solver={self.solver!r}, which does not use it"
-            refuse(self, (name, getattr(self, name) != default, accepted))
+        unused = EXACT_ONLY if self.solver == "psgd" else PSGD_ONLY
+        refuse_unused(self, unused, f"with solver={self.solver!r}, which does not use it")
+        sgd = None
+        if self.solver == "psgd":
+            most_rows = ROWS_OF_PERSON if facts.unit == "person" else 1
+            # For one row if their number is not known yet.
+            n_samples = facts.n_samples or 1
+            sgd = self._planned(ProjectedSGD, facts, n_samples=n_samples, most_rows=most_rows)
         return self._planned(
             OutputPerturbation,
             facts,
             loss=self._loss_of(facts.n_classes),
             intercept_scaling=self._intercept(),
-            sgd=self._run(facts) if self.solver == "psgd" else None,
-        )
-
-    def _run(self, facts: Facts) -> ProjectedSGD:
-        """Return the plan of projected SGD; for one row if the number of rows is not known yet."""
-        return filled(
-            ProjectedSGD,
-            self,
-            n_samples=facts.n_samples or 1,
-            radius=number_or_none(self.radius),
-            most_rows=ROWS_OF_PERSON if facts.unit == "person" else 1,
+            sgd=sgd,
         )

@@ -21,7 +21,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import KINDS, SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
-from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
+from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST, refuse
 
 # The check of a value under its name; returns the value in the form in which it is used.
 Test = Callable[[str, Any], Any]
@@ -46,7 +46,9 @@ def _tests_of(kind: type) -> Mapping[str, Test]:
     return {name: found[0] for name, found in _declared(kind).items()}
 
 
+# Typed for classes, whose hash mypy takes for that of their objects.
 tests_of: Callable[[type], Mapping[str, Test]] = cache(_tests_of)
+
 
 # Marks a parameter that is newer than some files of its class: its default is not written, and
 # files without the parameter have that default.
@@ -155,17 +157,10 @@ GradientTol = Annotated[float, real(1e-8, 1.0)]
 MaxIter = Annotated[int | None, or_word(None, integer(1, 2**63 - 1))]
 
 
-def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
-    """Raise an error for the first invalid parameter, with the values accepted instead.
-
-    Raises
-    ------
-    InvalidParameterError
-        A parameter is invalid.
-    """
-    for name, wrong, accepted in rules:
-        if wrong:
-            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
+def refuse_unused(owner: object, defaults: Mapping[str, object], reason: str) -> None:
+    """Refuse other values than the defaults of parameters that would be ignored."""
+    for name, default in defaults.items():
+        refuse(owner, (name, getattr(owner, name) != default, f"{default!r} {reason}"))
 
 
 def number_or_none(value: float | str) -> float | None:

@@ -23,6 +23,7 @@ from dpsvm_fast.federated.plans import LocalTraining
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import Projection
+from dpsvm_fast.mechanisms.output import projected_sgd
 from dpsvm_fast.mechanisms.plan import certified
 from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.validation import check_option
@@ -137,8 +138,8 @@ def fit_persons(
     for party in parties:
         X, codes, factors, own, n = party.X, party.codes, party.factors, party.owners, party.size
         if training.by_sgd:
-            facts = (training.loss, training.own_C(n), training.row_norm)
-            yield training.run(n).iterate(*facts, X, codes, factors, own, seed, **shared)
+            goal = training.run(n).compiled(training.loss, training.own_C(n), training.row_norm)
+            yield projected_sgd(X, codes, factors, own, seed, **goal, **shared)
             continue
         if training.loss.name == "crammer_singer":
             solver, goal = "solve_crammer_singer", {"n_classes": training.loss.n_classes}
@@ -319,7 +320,7 @@ def _values(
         assert spec.components is not None
         for party, source in zip(parties, sources, strict=True):
             moments = party.moments(spec.data_norm, n_threads)
-            released = spec.components.release(moments, spec.n_components, source, n_threads)
+            released = spec.components.release(moments, source, n_threads)
             vectors, weight = released.vectors, float(spec.weight(party.size))
             if spec.aggregation == "projectors":
                 yield packed(vectors.T @ vectors, 1.0) * weight

@@ -552,6 +552,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
             adjacency=plans.ADJACENCY,
             noise_grid="exact",
             mu=self.mu_of(self.first_share),
+            n_components=self.n_components,
         )
 
     @cached_property

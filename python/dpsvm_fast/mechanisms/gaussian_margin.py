@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.certificates import PrivacyEvent, PrivacyStatement
-from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
+from dpsvm_fast.mechanisms.moments import COUNT_SCALE, ROW_GRID
 from dpsvm_fast.mechanisms.noise import (
     RELATION_FACTOR,
     NoisySum,
@@ -35,6 +35,8 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     composed_solver,
     gaussian_parameter,
+    pure_rest,
+    refuse,
     share_of,
 )
 from dpsvm_fast.mechanisms.objective import (
@@ -44,7 +46,7 @@ from dpsvm_fast.mechanisms.objective import (
 )
 from dpsvm_fast.mechanisms.plan import Plan, Rows, filled, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
-from dpsvm_fast.rounding import add_down, sqrt_up
+from dpsvm_fast.rounding import sqrt_up
 
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
 #
@@ -60,12 +62,8 @@ from dpsvm_fast.rounding import add_down, sqrt_up
 
 # Sums released: the classes' means, and two steps of Lloyd's algorithm.
 STEPS = 3
-# Rows are rounded to multiples of this, so that their sums are sums of integers.
-ROW_GRID = 2.0**-20
 # Rounding to nearest may have lengthened a row, by less than 2**-23 in single precision.
 SHORTER = 1.0 - 2.0**-20
-# Weight of a cell's number of records next to the sum of its rows.
-COUNT_SCALE = 0.5
 # A cell moves where it has this many deviations of the noise in its number, and its records.
 MIN_COUNT = 3.0
 # Distance of the first centres from the mean of their class.
@@ -317,12 +315,9 @@ class GaussianMargin(Plan):
         # Building it refuses what it cannot do.
         grid = self.with_budget(self.epsilon, self.delta).inside.grid
         check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
-        if grid is not None and self.trace_weight > MAX_STEPS * grid:
-            raise InvalidParameterError.of(
-                "trace_weight",
-                got=self.trace_weight,
-                accepted=f"at most {MAX_STEPS * grid:.3g} with noise on a grid this fine",
-            )
+        if grid is not None:
+            accepted = f"at most {MAX_STEPS * grid:.3g} with noise on a grid this fine"
+            refuse(self, ("trace_weight", self.trace_weight > MAX_STEPS * grid, accepted))
 
     @property
     def pure(self) -> bool:
@@ -367,14 +362,14 @@ class GaussianMargin(Plan):
         )
 
     @property
-    def _sums(self) -> tuple[NoisySum, ...]:
+    def sums(self) -> tuple[NoisySum, ...]:
         """All noisy sums."""
         return () if self.anchors is None else self.anchors.sums
 
     @property
     def before(self) -> tuple[PrivacyEvent, ...]:
         """Events charged before the noise in the objective."""
-        return tuple(part.event for part in self._sums)
+        return tuple(part.event for part in self.sums)
 
     @cached_property
     def solver(self) -> MatrixPerturbation:
@@ -382,8 +377,7 @@ class GaussianMargin(Plan):
         if self.anchors is None:
             return self.with_budget(self.epsilon, self.delta)
         if self.pure:
-            spent = (-(part.epsilon or 0.0) for part in self._sums)
-            return self.with_budget(add_down(self.epsilon, *spent), 0.0)
+            return self.with_budget(pure_rest(self), 0.0)
         return composed_solver(self)  # type: ignore[no-any-return]
 
     def with_budget(self, own: float, delta: float) -> MatrixPerturbation:
@@ -467,7 +461,7 @@ class GaussianMargin(Plan):
             mechanism="gaussian_margin",
             epsilon=self.epsilon,
             delta=0.0 if self.pure else self.delta,
-            parts=tuple(part.part for part in self._sums),
+            parts=tuple(part.part for part in self.sums),
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:

@@ -35,12 +35,7 @@ from dpsvm_fast.accounting import (
     gaussian_sigma,
     subsampled_gaussian_noise_multiplier,
 )
-from dpsvm_fast.certificates import (
-    LastIterate,
-    PrivacyEvent,
-    PrivacyStatement,
-    ReleasePart,
-)
+from dpsvm_fast.certificates import LastIterate, PrivacyEvent, PrivacyStatement, ReleasePart
 from dpsvm_fast.certificates.words import GRADIENTS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
@@ -52,6 +47,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_row_norm,
     grid_below,
     law_of,
+    refuse,
 )
 from dpsvm_fast.mechanisms.pipeline import (
     AVERAGED_SHARE,
@@ -165,7 +161,7 @@ class DescentSums(CalibratedNoise):
 
     # A subclass has ``clip``, the bound R of what one record contributes before rounding,
     # ``sampling_rate``, ``grid`` (None for floating-point noise), ``rounding``, what that adds to a
-    # contribution, and ``sigma``.
+    # contribution, and ``_sigma_at``, the deviation for a given contribution.
 
     @property
     def acting_clip(self) -> float:
@@ -178,6 +174,12 @@ class DescentSums(CalibratedNoise):
         """Bound R' on the norm of one record's contribution, including rounding."""
         own: Any = self
         return add_up(own.clip, own.rounding)
+
+    @cached_property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in each entry of each sum."""
+        own: Any = self
+        return float(own._sigma_at(self.contribution))
 
     @property
     def event(self) -> PrivacyEvent:
@@ -224,14 +226,14 @@ class ClippedSums(DescentSums):
                 "or noise_grid='float'"
             )
 
-    @cached_property
-    def _multiplier(self) -> float:
-        """Standard deviation of the noise for contributions of norm 1."""
+    def _sigma_at(self, contribution: float) -> float:
+        """Return the standard deviation of the noise for a given contribution."""
         if self.sampling_rate == 1.0:
-            return gaussian_sigma(self.epsilon, self.delta, self._moved(1.0))
-        return _noise_multiplier(
+            return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
+        multiplier = _noise_multiplier(
             self.epsilon, self.delta, self.sampling_rate, self.n_steps, self.adjacency
         )
+        return mul_up(multiplier, contribution)
 
     def _moved(self, contribution: float) -> float:
         """Distance between all full sums of neighbours together, rounded up."""
@@ -242,20 +244,13 @@ class ClippedSums(DescentSums):
         """Grid spacing of the noisy sums; None if noise is drawn in floating point."""
         if not self.exact:
             return None
-        return sum_grid(self.clip, self._multiplier * self.clip, self.n_weights)
+        return sum_grid(self.clip, self._sigma_at(self.clip), self.n_weights)
 
     @cached_property
     def rounding(self) -> float:
         """Bound on what rounding adds to the norm of a contribution."""
         distance = _core.clipped_sum_distance(self.clip, self.n_weights, self.grid)
         return max(0.0, add_up(distance, -self.clip))
-
-    @cached_property
-    def sigma(self) -> float:
-        """Standard deviation of the noise in each entry of each sum."""
-        if self.sampling_rate == 1.0:
-            return gaussian_sigma(self.epsilon, self.delta, self._moved(self.contribution))
-        return mul_up(self._multiplier, self.contribution)
 
 
 # The noise of full-batch gradient descent of which the last iterate alone is released.
@@ -458,11 +453,6 @@ class LastIterateSums(DescentSums):
         """Return the standard deviation of the noise for a given contribution."""
         return gaussian_sigma(self.epsilon, self.delta, self._moved(contribution))
 
-    @cached_property
-    def sigma(self) -> float:
-        """Standard deviation of the noise in each entry of each sum."""
-        return self._sigma_at(self.contribution)
-
     @property
     def last_iterate(self) -> LastIterate:
         """Record for the statement: why this noise suffices."""
@@ -585,24 +575,14 @@ class GradientPerturbation(LinearPlan):
 
     def __post_init__(self) -> None:
         """Refuse settings whose noise scale would not be positive and finite."""
-        if not self.delta > 0.0:
-            raise InvalidParameterError.of(
-                "delta", got=self.delta, accepted="a number in (0, 1): the noise is Gaussian"
-            )
+        refuse(self, ("delta", not self.delta > 0.0, "a number in (0, 1): the noise is Gaussian"))
         kappa = self.data_norm
         check_row_norm(kappa, self.intercept_scaling, hypot_up(kappa, self.intercept_scaling))
-        if self.intercept > LARGEST_INTERCEPT:
-            raise InvalidParameterError.of(
-                "intercept_scaling",
-                got=self.intercept_scaling,
-                accepted=f"at most {LARGEST_INTERCEPT:g} data_norm",
-            )
-        if not SMALLEST_CLIP <= self.clip <= LARGEST_CLIP:
-            raise InvalidParameterError.of(
-                "max_grad_norm",
-                got=self.max_grad_norm,
-                accepted=f"a number in [{SMALLEST_CLIP:g}, {LARGEST_CLIP:g}]",
-            )
+        longest = f"at most {LARGEST_INTERCEPT:g} data_norm"
+        refuse(self, ("intercept_scaling", self.intercept > LARGEST_INTERCEPT, longest))
+        clipped = SMALLEST_CLIP <= self.clip <= LARGEST_CLIP
+        accepted = f"a number in [{SMALLEST_CLIP:g}, {LARGEST_CLIP:g}]"
+        refuse(self, ("max_grad_norm", not clipped, accepted))
         if self.C is not None:
             check_range("C", self.regularization, "the penalty of a step, q / (C data_norm^2 v)")
         if self.accountant == "last_iterate" and (problem := self._not_last_iterate()):
@@ -729,7 +709,7 @@ class GradientPerturbation(LinearPlan):
     @cached_property
     def noise(self) -> ClippedSums | LastIterateSums:
         """Noise on the sums, by the requested accountant or the one that needs less noise."""
-        composed = filled(ClippedSums, self, sampling_rate=self.rate, **self._sums)
+        composed = filled(ClippedSums, self, sampling_rate=self.rate, n_steps=self.steps)
         if self.accountant == "composition" or self._not_last_iterate():
             return composed
         last = self._last_iterate
@@ -744,34 +724,22 @@ class GradientPerturbation(LinearPlan):
     @cached_property
     def _last_iterate(self) -> LastIterateSums:
         """Noise if only the last iterate is released."""
-        own = self._sums | {"n_records": self.n_records or 1, "step": self.learning_rate}
-        return filled(LastIterateSums, self, **own)
-
-    @property
-    def _sums(self) -> dict[str, Any]:
-        """Fields shared by both kinds of noise."""
-        return {"exact": self.noise_grid == "exact", "n_steps": self.steps}
+        own: Any = {"n_records": self.n_records or 1, "step": self.learning_rate}
+        return filled(LastIterateSums, self, n_steps=self.steps, **own)
 
     def _not_last_iterate(self) -> str:
         """Reason why the last-iterate guarantee does not hold, or ""."""
-        for name, holds, accepted in (
-            ("optimizer", self.optimizer == "gd", "'gd'"),
-            ("sampling_rate", self.rate == 1.0, "1"),
-            ("momentum", not self.momentum, "0"),
-            ("schedule", self.schedule == "constant", "'constant'"),
-            ("average", self.share == 0.0, "0"),
-            ("C", self.C is not None, "a number"),
-            (
-                "n_records",
-                self.n_records is not None,
-                "max_samples, an upper bound on the number of rows",
-            ),
+        for name, got, holds, accepted in (
+            ("optimizer", self.optimizer, self.optimizer == "gd", "'gd'"),
+            ("sampling_rate", self.sampling_rate, self.rate == 1.0, "1"),
+            ("momentum", self.momentum, not self.momentum, "0"),
+            ("schedule", self.schedule, self.schedule == "constant", "'constant'"),
+            ("average", self.average, self.share == 0.0, "0"),
+            ("C", "auto", self.C is not None, "a number"),
+            ("max_samples", None, self.n_records is not None, "a bound on the number of rows"),
         ):
             if not holds:
-                shown = "max_samples" if name == "n_records" else name
-                # What the estimator calls "auto" arrives here as None.
-                got = "auto" if name == "C" and self.C is None else getattr(self, name)
-                return f"{shown}: got {got!r}, expected {accepted} with accountant='last_iterate'"
+                return f"{name}: got {got!r}, expected {accepted} with accountant='last_iterate'"
         last = self._last_iterate
         if self.max_grad_norm is not None and self.max_grad_norm < last.clip:
             return (

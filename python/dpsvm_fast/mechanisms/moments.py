@@ -53,19 +53,22 @@ COUNT_SCALE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedMean:
-    """Released mean and number of rows.
+class ReleasedMoments:
+    """Released number of rows, means and variances.
 
     Parameters
     ----------
     count : float >= 1
         Noisy number of rows, or the public one.
-    point : ndarray of shape (n_features,)
-        Noisy mean, shrunk towards zero; entries are multiples of 2**-20.
+    mean : ndarray of shape (n_features,)
+        Noisy means; of columns in [-1, 1], relative to the midpoint and half width of the bounds.
+    variance : ndarray of shape (n_features,) or None
+        Variances in the same units, in [2**-20, 1]; None if squares were not released.
     """
 
     count: float
-    point: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,7 @@ class NoisyMean(SumRelease):
 
     def release(
         self, total: NDArray[np.float64], n_rows: float, source: _core.NoiseSource, n_threads: int
-    ) -> ReleasedMean:
+    ) -> ReleasedMoments:
         """Return the noisy mean of ``n_rows`` rows with exact sum ``total``."""
         exact = self.exact(total, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
@@ -114,11 +117,12 @@ class NoisyMean(SumRelease):
         """Return the exact input of the noise: the sum and, if private, half the count."""
         return np.append(total, COUNT_SCALE * n_rows) if self.counts else total
 
-    def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMean:
+    def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMoments:
         r"""Post-process a noisy sum; the number of rows is used only where it is public.
 
         On average :math:`d \sigma^2` of the squared length is noise. The mean is shrunk by that
-        share (James and Stein), to at most the norm of the rows. For ``lifted`` rows three parts
+        share (James and Stein), to at most the norm of the rows, and to multiples of 2**-20. For
+        ``lifted`` rows three parts
         are shrunk separately: the mean of all entries, the deviations from it, and the last entry.
         """
         total, count = noisy, float(n_rows)
@@ -136,7 +140,7 @@ class NoisyMean(SumRelease):
         if not math.isfinite(length):
             mean, length = np.zeros_like(total), 0.0
         mean = mean / max(1.0, length)
-        return ReleasedMean(count=count, point=np.trunc(mean / ROW_GRID) * ROW_GRID)
+        return ReleasedMoments(count, np.trunc(mean / ROW_GRID) * ROW_GRID)
 
 
 def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
@@ -174,25 +178,6 @@ UNIFORM_VARIANCE = 1.0 / 3.0
 SMALLEST_VARIANCE = 2.0**-20
 # A noisy variance is believed from that many standard deviations of its noise on.
 SIGNIFICANT = 2.0
-
-
-@dataclass(frozen=True, eq=False)
-class ReleasedColumns:
-    """Released means and variances, relative to the midpoint and half width of the bounds.
-
-    Parameters
-    ----------
-    count : float >= 1
-        Noisy number of records, or the public one.
-    mean : ndarray of shape (n_features,)
-        In [-1, 1].
-    variance : ndarray of shape (n_features,) or None
-        In [2**-20, 1]; None if squares were not released.
-    """
-
-    count: float
-    mean: NDArray[np.float64]
-    variance: NDArray[np.float64] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,7 +255,7 @@ class NoisyColumnMoments(SumRelease):
         n_rows: float,
         source: _core.NoiseSource,
         n_threads: int,
-    ) -> ReleasedColumns:
+    ) -> ReleasedMoments:
         """Release means and variances from the exact sums of ``n_rows`` records.
 
         Parameters
@@ -286,7 +271,7 @@ class NoisyColumnMoments(SumRelease):
         exact = self.exact(first, second, n_rows)
         return self.finished(self.sum.release(exact, source, n_threads), n_rows)
 
-    def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedColumns:
+    def finished(self, noisy: NDArray[np.float64], n_rows: float) -> ReleasedMoments:
         """Post-process a noisy sum; the number of rows is used only where it is public."""
         d = self.n_features
         count = float(n_rows)
@@ -298,9 +283,9 @@ class NoisyColumnMoments(SumRelease):
         raw = np.clip(noisy[:d] / count, -1.0, 1.0)
         mean = np.asarray(raw * kept)
         if not self.with_std:
-            return ReleasedColumns(count, mean, None)
+            return ReleasedMoments(count, mean)
         squares = float(SQUARE_OFFSET) + noisy[d : 2 * d] / (count * float(SQUARE_WEIGHT))
-        return ReleasedColumns(count, mean, self._variance(mean, np.clip(squares, 0.0, 1.0), noise))
+        return ReleasedMoments(count, mean, self._variance(mean, np.clip(squares, 0.0, 1.0), noise))
 
     def exact(
         self, first: NDArray[np.int64], second: NDArray[np.int64], n_rows: float
@@ -399,12 +384,8 @@ class NoisyComponents(SecondMoments):
     part_name = "components"
     n_components: int | None = None
 
-    def summed(self, rows: Rows, public: PublicMap) -> tuple[Any, ...]:
-        """Return the exact second moments of mapped rows, and the number of components."""
-        return *super().summed(rows, public), self.n_components or self.n_features
-
     def release(
-        self, moments: Array, n_components: int, source: _core.NoiseSource, n_threads: int
+        self, moments: Array, source: _core.NoiseSource, n_threads: int
     ) -> ReleasedComponents:
         """Return the leading components of the noisy matrix.
 
@@ -412,14 +393,12 @@ class NoisyComponents(SecondMoments):
         ----------
         moments : ndarray of shape (n_features, n_features)
             Symmetric; entries that are not exact are rounded to nearest.
-        n_components : int
-            1 to n_features.
         source : NoiseSource
         n_threads : int
             Does not change the result.
         """
         noisy = self.noisy(moments, source, n_threads)
-        values, vectors = _core.symmetric_eigen(noisy, n_components)
+        values, vectors = _core.symmetric_eigen(noisy, self.n_components or self.n_features)
         return ReleasedComponents(values, vectors, float(np.trace(noisy)))
 
     def scales(self, values: Array) -> Array:
@@ -595,12 +574,6 @@ class SumPlan(SumsPlan):
         """The only sum."""
         return (self.total.sum,)
 
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values."""
-        d = self.total.n_features
-        return d * d if isinstance(self.total, SecondMoments) else d
-
     def run(self, rows: Rows, source: _core.NoiseSource) -> Any:
         """Make the release."""
         total: Any = self.total
@@ -646,7 +619,7 @@ def sums_from(factor: tuple[float, ...], n_done: int) -> NDArray[np.float64]:
 class RunningSums(NamedTuple):
     """Moments of all rows so far, and the noisy weighted sums of each period."""
 
-    columns: ReleasedColumns
+    columns: ReleasedMoments
     releases: NDArray[np.float64]
 
 

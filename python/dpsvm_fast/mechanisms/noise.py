@@ -14,15 +14,12 @@ from numpy.typing import NDArray
 
 from dpsvm_fast import _core
 from dpsvm_fast.accounting import composed_delta, gaussian_delta, gaussian_epsilon, gaussian_sigma
-from dpsvm_fast.certificates import (
-    Noise,
-    PrivacyEvent,
-    ReleasePart,
-)
+from dpsvm_fast.certificates import Noise, PrivacyEvent, ReleasePart
 from dpsvm_fast.certificates.releases import effective_sums
 from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.rounding import (
+    add_down,
     add_up,
     div_down,
     div_up,
@@ -54,6 +51,19 @@ SMALLEST, LARGEST = 1e-100, 1e100
 SMALLEST_INTERCEPT = 1e-30
 # The solver takes 1e-60 to 1e60, after scaling by a power of two.
 SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
+
+
+def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
+    """Raise an error for the first invalid parameter, with the values accepted instead.
+
+    Raises
+    ------
+    InvalidParameterError
+        A parameter is invalid.
+    """
+    for name, wrong, accepted in rules:
+        if wrong:
+            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
 
 
 def check_range(
@@ -125,19 +135,6 @@ def rounding_distance(grid: float, n_weights: int) -> float:
     return mul_up(grid, sqrt_up(float(n_weights)))
 
 
-def flat_weights(weights: NDArray[np.float64], n_weights: int) -> NDArray[np.float64]:
-    """Return ``weights`` as one row.
-
-    Raises
-    ------
-    CertificationError
-        The weights are not ``n_weights`` finite numbers, so they were not certified.
-    """
-    if weights.size != n_weights or not np.isfinite(weights).all():
-        raise CertificationError("the solver returned no usable weights; nothing is released")
-    return np.ascontiguousarray(weights, dtype=np.float64).ravel()
-
-
 def release_on_grid(
     flat: NDArray[np.float64],
     sigma: float,
@@ -175,7 +172,7 @@ class CalibratedNoise:
     delta : float in [0, 1)
         Positive with Gaussian noise.
     adjacency : {"add_remove", "replace_one"}
-    exact : bool
+    noise_grid : {"exact", "float"}
         Whether Gaussian noise is drawn exactly on a grid.
     shape : tuple of int
         (n_scores, n_features), with one more column for an intercept.
@@ -184,8 +181,13 @@ class CalibratedNoise:
     epsilon: float
     delta: float
     adjacency: str
-    exact: bool
+    noise_grid: str
     shape: tuple[int, int]
+
+    @property
+    def exact(self) -> bool:
+        """Whether Gaussian noise is drawn exactly on a grid."""
+        return self.noise_grid == "exact"
 
     @property
     def n_weights(self) -> int:
@@ -277,40 +279,28 @@ class WeightNoise(CalibratedNoise):
     ) -> NDArray[np.float64]:
         """Return a noisy copy of ``weights``, of the same shape.
 
+        For audits there may be several matrices along a first axis: each of them spends the budget.
+
         Raises
         ------
         CertificationError
             ``weights`` are not finite, so they were not certified.
         """
-        flat = flat_weights(weights, self.n_weights)
-        return self._noisy(flat, source, n_threads).reshape(weights.shape)
-
-    def release_many(
-        self, weights: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Return independent releases of each weight matrix along the first axis.
-
-        For audits: each of them spends the budget.
-        """
-        n = len(weights)
-        flat = flat_weights(weights, n * self.n_weights)
-        # One draw of Gamma noise belongs to all weights of one release together.
-        rows = flat.reshape(n if self.noise == "gamma" else 1, -1)
-        noisy = [self._noisy(row, source, n_threads) for row in rows]
-        return np.reshape(noisy, weights.shape)
-
-    def _noisy(
-        self, flat: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Return numbers plus noise; Gamma noise is one draw for all of them."""
+        if weights.shape[-2:] != self.shape or not np.isfinite(weights).all():
+            raise CertificationError("the solver returned no usable weights; nothing is released")
+        if self.noise == "gamma" and weights.ndim > 2:
+            # One draw of Gamma noise belongs to all weights of one release together.
+            return np.array([self.release(one, source, n_threads) for one in weights])
+        flat = np.ascontiguousarray(weights, dtype=np.float64).ravel()
         if self.noise == "gaussian" and self.exact:
-            return release_on_grid(flat, self.scale, self.grid, source, n_threads)
+            released = release_on_grid(flat, self.scale, self.grid, source, n_threads)
+            return released.reshape(weights.shape)
         draw = source.gamma_ball if self.noise == "gamma" else source.gaussian
         released = flat + draw(flat.size, self.scale, n_threads)
-        if self.grid is None:
-            return released
-        # Post-processing: hides the low bits in which floating-point noise differs.
-        return np.asarray(np.rint(released / self.grid) * self.grid)
+        if self.grid is not None:
+            # Post-processing: hides the low bits in which floating-point noise differs.
+            released = np.rint(released / self.grid) * self.grid
+        return np.asarray(released.reshape(weights.shape))
 
 
 # A sum over records to which noise is added: how far neighbours move it, and the noise for that.
@@ -438,22 +428,21 @@ class NoisySum:
 
     @classmethod
     def of_multiples(
-        cls, unit: float, *, name: str, adjacency: str, exact: bool = True, **facts: Any
+        cls, unit: float, *, name: str, adjacency: str, noise_grid: str = "exact", **facts: Any
     ) -> NoisySum:
-        """Return the noise for an exact sum, on a grid if it is Gaussian and ``exact``.
+        """Return the noise for an exact sum, on a grid if it is Gaussian and exact.
 
         Parameters
         ----------
         unit : float > 0
             Power of two of which the sum is a multiple: a grid as fine needs no rounding.
         name, adjacency : str
-        exact : bool
-            Whether Gaussian noise is drawn exactly on a grid.
+        noise_grid : {"exact", "float"}
         **facts
             The other fields, except grid and rounding.
         """
         plan = cls(name=name, what=summed(name, adjacency), adjacency=adjacency, **facts)
-        if plan.mu is None or not exact:
+        if plan.mu is None or noise_grid == "float":
             return plan
         grid = grid_below(unit, 2.0 * plan.sensitivity / plan.mu)
         rounding = 0.0 if grid <= unit else rounding_distance(grid, plan.size)
@@ -485,22 +474,17 @@ class NoisySum:
     def release(
         self, total: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
     ) -> NDArray[np.float64]:
-        """Return a noisy copy of a flat sum: the only value of it that may be released."""
-        if self.mu is None:
-            return np.asarray(total + source.gamma_ball(total.size, self.scale, n_threads))
-        return release_on_grid(total, self.scale, self.grid, source, n_threads)
+        """Return a noisy copy of a flat sum: the only value of it that may be released.
 
-    def release_many(
-        self, total: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Return ``n`` independent noisy copies of a flat sum, shape (n, size of the sum).
-
-        For audits: each of them spends the budget.
+        For audits there may be several sums along a first axis: each of them spends the budget.
         """
-        if self.mu is None:
-            # One draw of Gamma noise belongs to all components together.
-            return np.array([self.release(total, source, n_threads) for _ in range(n)])
-        return self.release(np.tile(total, n), source, n_threads).reshape(n, total.size)
+        if self.mu is not None:
+            flat = release_on_grid(total.ravel(), self.scale, self.grid, source, n_threads)
+            return flat.reshape(total.shape)
+        if total.ndim > 1:
+            # One draw of Gamma noise belongs to all components of one sum together.
+            return np.array([self.release(one, source, n_threads) for one in total])
+        return np.asarray(total + source.gamma_ball(total.size, self.scale, n_threads))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -542,9 +526,8 @@ class SumRelease:
     @property
     def budget(self) -> dict[str, Any]:
         """Budget arguments of :meth:`NoisySum.of_multiples`."""
-        exact = self.noise_grid == "exact"
-        shared = {"adjacency": self.adjacency, "mu": self.mu, "epsilon": self.epsilon}
-        return shared | {"exact": exact}
+        names = ("adjacency", "noise_grid", "mu", "epsilon")
+        return {name: getattr(self, name) for name in names}
 
 
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.
@@ -627,7 +610,7 @@ class SecondMoments(SumRelease):
         """Return the exact second moments of mapped rows."""
         return (rows.records(public).gram(rows.n_threads),)
 
-    def exact(self, moments: NDArray[np.float64], *_: object) -> NDArray[np.float64]:
+    def exact(self, moments: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the exact input of the noise."""
         return moments
 
@@ -643,39 +626,29 @@ class SecondMoments(SumRelease):
 
         Parameters
         ----------
-        moments : ndarray of shape (n_features, n_features)
-            Symmetric; entries that are not exact are rounded to nearest.
+        moments : ndarray of shape (..., n_features, n_features)
+            Symmetric; entries that are not exact are rounded to nearest. Several matrices are for
+            audits: each of them spends the budget.
         source : NoiseSource
         n_threads : int
             Does not change the result.
 
         Returns
         -------
-        ndarray of shape (n_features, n_features)
+        ndarray of the shape of ``moments``
             Exactly symmetric.
         """
-        return np.asarray(self.noisy_many(moments, 1, source, n_threads)[0])
-
-    def noisy_many(
-        self, moments: NDArray[np.float64], n: int, source: _core.NoiseSource, n_threads: int
-    ) -> NDArray[np.float64]:
-        """Return ``n`` independent noisy matrices, shape (n, n_features, n_features).
-
-        More than one is for audits: each of them spends the budget.
-        """
-        d = self.n_features
-        rows, columns = np.triu_indices(d, 1)
+        rows, columns = np.triu_indices(self.n_features, 1)
+        places = np.arange(self.n_features)
+        above, diagonal = moments[..., rows, columns], moments[..., places, places]
         # Upwards: a little more noise than isotropic.
         off_scale = self.sum.scale / sqrt_down(2.0)
         off_scale = math.nextafter(off_scale, math.inf)
-        flat = np.tile(moments[rows, columns], n)
-        off = release_on_grid(flat, off_scale, self.sum.grid, source, n_threads)
-        diagonal = np.tile(np.diagonal(moments), n)
-        on = release_on_grid(diagonal, self.sum.scale, self.sum.grid, source, n_threads)
-        noisy = np.zeros((n, d, d))
-        noisy[:, np.arange(d), np.arange(d)] = on.reshape(n, -1)
-        noisy[:, rows, columns] = off.reshape(n, -1)
-        noisy[:, columns, rows] = off.reshape(n, -1)
+        off = release_on_grid(above.ravel(), off_scale, self.sum.grid, source, n_threads)
+        on = release_on_grid(diagonal.ravel(), self.sum.scale, self.sum.grid, source, n_threads)
+        noisy = np.zeros(moments.shape)
+        noisy[..., places, places] = on.reshape(diagonal.shape)
+        noisy[..., rows, columns] = noisy[..., columns, rows] = off.reshape(above.shape)
         return noisy
 
 
@@ -755,6 +728,11 @@ def within_budget(
         if composed_delta((*spent, *plan.events), epsilon) <= delta:
             return plan
         own *= 1.0 - 1e-6
+
+
+def pure_rest(whole: Any) -> float:
+    """Return the epsilon that a plan's pure ``sums`` leave, rounded down."""
+    return add_down(whole.epsilon, *(-one.epsilon for one in whole.sums if one.epsilon is not None))
 
 
 @lru_cache(maxsize=256)

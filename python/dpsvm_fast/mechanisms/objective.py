@@ -47,15 +47,7 @@ from dpsvm_fast.mechanisms.noise import (
 )
 from dpsvm_fast.mechanisms.output import WeightsPlan
 from dpsvm_fast.mechanisms.plan import Rows, certified, filled
-from dpsvm_fast.rounding import (
-    add_down,
-    add_up,
-    div_down,
-    div_up,
-    mul_down,
-    mul_up,
-    round_up,
-)
+from dpsvm_fast.rounding import add_down, add_up, div_down, div_up, mul_down, mul_up, round_up
 
 # The random linear term of an objective: lambda, the law of B, and how near the minimum counts.
 #
@@ -143,14 +135,12 @@ class LinearNoise(CalibratedNoise):
     @cached_property
     def own_regularization(self) -> float:
         """Regularisation 1 / C, or lambda by the public rule."""
-        if self.C is not None:
-            return 1.0 / self.C
-        if self.noise == "gamma":
-            return self._best_regularization(0.0)
-        return automatic_regularization(*self._target, self.row_norm)
+        return self._public_regularization(0.0) if self.C is None else 1.0 / self.C
 
-    def _best_regularization(self, least: float) -> float:
-        """Lambda for pure noise by the public rule."""
+    def _public_regularization(self, least: float) -> float:
+        """Lambda by the public rule, and at least the given one."""
+        if self.noise == "gaussian":
+            return max(least, automatic_regularization(*self._target, self.row_norm))
         return best_regularization(
             self.loss, self.epsilon, self.factor, self.row_norm, self.n_weights, least
         )
@@ -163,16 +153,15 @@ class LinearNoise(CalibratedNoise):
             return own + self.extra
         if self.C is None:
             return own
-        if self.noise == "gamma":
-            return self._best_regularization(own)
+        if self.noise == "gaussian":
+            kappa = self.loss.curvature_ratio(self.row_norm, own)
+            found = noise_multiplier(*self._target, kappa=kappa)
+            free = noise_multiplier(*self._target, jacobian=0.0)
+            if found is not None and free is not None and found <= LARGEST_PRICE * free:
+                return own
         # Where its curvature makes the noise too large, the lambda of C="auto", at which the
         # Jacobian costs a few percent. It is larger, as the cost grows with curvature.
-        kappa = self.loss.curvature_ratio(self.row_norm, own)
-        found = noise_multiplier(*self._target, kappa=kappa)
-        free = noise_multiplier(*self._target, jacobian=0.0)
-        if found is not None and free is not None and found <= LARGEST_PRICE * free:
-            return own
-        return max(own, automatic_regularization(*self._target, self.row_norm))
+        return self._public_regularization(own)
 
     @cached_property
     def curvature_ratio(self) -> float:
@@ -254,12 +243,11 @@ class LinearNoise(CalibratedNoise):
         law = law_of(self.noise, self.scale, self.grid)
         return ObjectiveNoise.of(self, self.loss, extra_regularization=extra, **law)
 
-    def draw(self, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """Draw B, of shape ``shape``. Private: anyone who knows it can remove the noise."""
-        return np.asarray(self.draw_many(1, source, n_threads)[0])
+    def draw(self, source: _core.NoiseSource, n_threads: int, n: int = 1) -> NDArray[np.float64]:
+        """Return ``n`` draws of B, shape (n, n_scores, n_columns); more than one for audits.
 
-    def draw_many(self, n: int, source: _core.NoiseSource, n_threads: int) -> NDArray[np.float64]:
-        """Return ``n`` independent draws of B, shape (n, n_scores, n_columns), for audits."""
+        Private: anyone who knows B can remove the noise.
+        """
         size = n * self.n_weights
         if self.noise == "gamma":
             # One draw of Gamma noise belongs to all components of one B together.
@@ -281,9 +269,6 @@ class LinearNoise(CalibratedNoise):
 # each depends on public settings only, and those of many classes take a good part of a second.
 
 
-# lambda * temperature = CURVE * sigma * row norm with C="auto". Between 0.7 and 1.4 of it the
-# accuracy on six data sets (epsilon 1 to 8) is almost the same.
-CURVE = 1.0
 # extra_regularization="auto" adds nothing while the Jacobian makes the noise at most this much
 # larger than it would be without one.
 LARGEST_PRICE = 2.0
@@ -294,16 +279,18 @@ def automatic_regularization(
 ) -> float:
     r"""Return lambda for C="auto": :math:`\lambda \tau = \sigma \kappa_t`, temperature tau.
 
+    Between 0.7 and 1.4 of it the accuracy on six data sets (epsilon 1 to 8) is almost the same.
+
     The curvature ratio is then :math:`\kappa_t / \sigma`, and sigma is calibrated along that curve.
     A solution always exists, because less curvature and more noise go together. The result is
     infinite if it overflows.
     """
-    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0 / CURVE)
+    multiplier = noise_multiplier(loss, epsilon, delta, adjacency, kappa_per_t=1.0)
     if multiplier is None:
         return math.inf
     # In the unit row_norm = 1; upwards, so that the curvature ratio stays at or below the curve.
-    lam = multiplier * CURVE / loss.temperature
-    while loss.curvature_ratio(1.0, lam) > div_down(1.0 / CURVE, multiplier):
+    lam = multiplier / loss.temperature
+    while loss.curvature_ratio(1.0, lam) > div_down(1.0, multiplier):
         lam = round_up(lam)
     scaled = row_norm * lam * row_norm
     while loss.curvature_ratio(row_norm, scaled) > loss.curvature_ratio(1.0, lam):
@@ -682,7 +669,6 @@ class ObjectivePerturbation(WeightsPlan):
             self,
             epsilon=add_down(self.epsilon, -epsilon),
             delta=max(0.0, add_down(self._delta, -delta)),
-            exact=self.noise_grid == "exact",
             loss=of_unit(self.loss, self.unit),
             extra=self.extra_regularization,
         )
@@ -696,7 +682,6 @@ class ObjectivePerturbation(WeightsPlan):
             self,
             epsilon=epsilon,
             delta=delta,
-            exact=self.noise_grid == "exact",
             distance=2.0 * self.inside.radius,
             grid_share=GRID_SHARE,
         )
@@ -775,14 +760,13 @@ class ObjectivePerturbation(WeightsPlan):
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
+        # The exact minimisers coincide.
+        numbers = (1.0 / self.regularization, 0.0, self.inside.radius)
         return self.stated(
-            occasion,
+            *numbers,
             mechanism="objective_perturbation",
-            loss=self.loss.name,
-            # The exact minimisers coincide.
-            sensitivity=self.derivation(1.0 / self.regularization, 0.0, self.inside.radius),
-            noise=self.output.record,
             objective=self.inside.record,
+            **occasion,
         )
 
     def draw_linear(self, source: _core.NoiseSource, *, n_threads: int) -> NDArray[np.float64]:
@@ -794,4 +778,4 @@ class ObjectivePerturbation(WeightsPlan):
         n_threads : int
             Does not change the result.
         """
-        return self.inside.draw(source, n_threads)
+        return np.asarray(self.inside.draw(source, n_threads)[0])

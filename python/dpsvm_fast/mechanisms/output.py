@@ -37,6 +37,7 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     check_row_norm,
     check_solvable,
+    refuse,
 )
 from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, certified, filled
 from dpsvm_fast.rounding import (
@@ -67,16 +68,7 @@ SCORE_NOISE = 0.2
 DISTANCE_SCORE_NOISE = 0.12
 
 
-def automatic_C(
-    epsilon: float,
-    delta: float,
-    *,
-    noise: str,
-    adjacency: str,
-    loss: Loss,
-    n_weights: int,
-    row_norm: float,
-) -> float:
+def automatic_C(plan: WeightsPlan) -> float:
     r"""Return the public default of C.
 
     .. math:: C = v / (f L m \kappa_t^2)
@@ -86,17 +78,17 @@ def automatic_C(
     or :math:`\sqrt{p + 1}/\epsilon` for Gamma noise on p weights. The noise in a score of a row of
     norm :math:`\kappa_t` then has standard deviation v, compared with a margin of 1.
     """
-    if noise == "gamma":
-        multiplier = math.sqrt(n_weights + 1.0) / epsilon
+    if plan.noise == "gamma":
+        multiplier = math.sqrt(plan.n_weights + 1.0) / plan.epsilon
     else:
-        check_delta_of_gaussian(delta)
-        multiplier = gaussian_sigma(epsilon, delta)
-    moved = RELATION_FACTOR[adjacency] * loss.lipschitz * multiplier
-    # Divided one by one: the square of an extreme norm would leave the floats.
+        multiplier = gaussian_sigma(plan.epsilon, plan.delta)
+    moved = RELATION_FACTOR[plan.adjacency] * plan.loss.lipschitz * multiplier
     wanted = SCORE_NOISE
-    if loss.name == "margin_distance":
-        wanted = min(DISTANCE_SCORE_NOISE, 1.0 / loss.n_classes)
-    return wanted / moved / row_norm / row_norm
+    if plan.loss.name == "margin_distance":
+        wanted = min(DISTANCE_SCORE_NOISE, 1.0 / plan.loss.n_classes)
+    norm = math.hypot(plan.data_norm, plan.intercept_scaling)
+    # Divided one by one: the square of an extreme norm would leave the floats.
+    return wanted / moved / norm / norm
 
 
 # Default of the constant feature, over the bound of the rows.
@@ -193,7 +185,7 @@ class ProjectedSGD:
         last = fraction_up(Fraction(n, b * length))
         return last if self.average == "last" else mul_up(last, mean_visits(k, length))
 
-    def _compiled(self, loss: Loss, C: float, row_norm: float) -> dict[str, Any]:
+    def compiled(self, loss: Loss, C: float, row_norm: float) -> dict[str, Any]:
         """Return the settings of a run for the compiled core."""
         return loss.compiled | {
             "n_epochs": self.n_epochs,
@@ -205,60 +197,10 @@ class ProjectedSGD:
             "most_rows": self.most_rows,
         }
 
-    def iterate(
-        self,
-        loss: Loss,
-        C: float,
-        row_norm: float,
-        X: Any,
-        codes: NDArray[np.int64],
-        weights: NDArray[np.float64] | None,
-        owners: Any,
-        seed: int,
-        **options: Any,
-    ) -> NDArray[np.float64]:
-        """Run projected SGD and return the weights. Private.
-
-        Parameters
-        ----------
-        loss, C, row_norm
-            As in :meth:`ball_radius`.
-        X : ndarray or CSR matrix of shape (n_rows, n_features)
-        codes : ndarray of shape (n_rows,)
-        weights : ndarray of shape (n_rows,) or None
-            Factors of the rows' losses.
-        owners : Owners or None
-        seed : int
-            Public seed of the row orders.
-        **options
-            Passed to the compiled function.
-        """
-        begins = None
-        if owners is not None and owners.persons.size:
-            rows, begins = _in_turn(owners.persons, owners.places, seed)
-            X, codes, weights = X[rows], codes[rows], np.asarray(weights)[rows]
-        return certified(
-            "projected_sgd",
-            X,
-            codes,
-            weights,
-            begins,
-            **self._compiled(loss, C, row_norm),
-            permutation_seed=seed,
-            **options,
-        )
-
-    def rounding(
-        self,
-        loss: Loss,
-        C: float,
-        *,
-        n_columns: int,
-        data_norm: float,
-        intercept_scaling: float,
-        row_norm: float,
-    ) -> float:
+    def rounding(self, loss: Loss, C: float, row_norm: float, **sizes: Any) -> float:
         """Return a bound on the distance of the computed weights from those of real arithmetic.
+
+        ``sizes`` are ``n_columns``, ``data_norm`` and ``intercept_scaling``.
 
         Raises
         ------
@@ -267,15 +209,36 @@ class ProjectedSGD:
         """
         try:
             bound: float = _core.projected_sgd_rounding(
-                n_samples=self.n_samples,
-                n_columns=n_columns,
-                **self._compiled(loss, C, row_norm),
-                data_norm=data_norm,
-                intercept_scaling=intercept_scaling,
+                n_samples=self.n_samples, **self.compiled(loss, C, row_norm), **sizes
             )
         except ValueError as error:
             raise InvalidParameterError(str(error)) from None
         return bound
+
+
+def projected_sgd(
+    X: Any, codes: NDArray[np.int64], weights: Any, owners: Any, seed: int, **options: Any
+) -> NDArray[np.float64]:
+    """Run projected SGD and return the weights. Private.
+
+    Parameters
+    ----------
+    X : ndarray or CSR matrix of shape (n_rows, n_features)
+    codes : ndarray of shape (n_rows,)
+    weights : ndarray of shape (n_rows,) or None
+        Factors of the rows' losses.
+    owners : Owners or None
+    seed : int
+        Public seed of the row orders.
+    **options
+        :meth:`ProjectedSGD.compiled` and the sizes of rows.
+    """
+    begins = None
+    if owners is not None and owners.persons.size:
+        rows, begins = _in_turn(owners.persons, owners.places, seed)
+        X, codes, weights = X[rows], codes[rows], weights[rows]
+    options["permutation_seed"] = seed
+    return certified("projected_sgd", X, codes, weights, begins, **options)
 
 
 def _in_turn(
@@ -392,33 +355,37 @@ class WeightsPlan(LinearPlan):
                 "sampler; use larger values or noise_grid='float'"
             )
 
-    def derivation(self, C: float, exact: float, radius: float) -> Sensitivity:
-        """Return the derivation of the sensitivity that the noise covers, factor by factor."""
-        return Sensitivity.of(
+    def stated(
+        self, C: float, exact: float, solver_radius: float, **fields: Any
+    ) -> PrivacyStatement:
+        """Return the statement of one release, with every number to recompute it.
+
+        Parameters
+        ----------
+        C, exact, solver_radius : float
+            Numbers from which the sensitivity follows.
+        **fields
+            Further fields of :class:`PrivacyStatement`, such as ``library_version``.
+        """
+        sensitivity = Sensitivity.of(
             self,
             self.score_loss,
             C=C,
             relation_factor=RELATION_FACTOR[self.adjacency],
             exact=exact,
-            solver_radius=radius,
+            solver_radius=solver_radius,
             rounding=self.output.rounding,
             total=self.output.total,
         )
-
-    def stated(self, occasion: dict[str, Any], **fields: Any) -> PrivacyStatement:
-        """Return the statement of one release.
-
-        Parameters
-        ----------
-        occasion : dict
-            Fields of :class:`PrivacyStatement` about the fit: ``library_version``, ``occasion`` and
-            ``random_source``.
-        **fields
-            All other fields.
-        """
-        delta = self.delta if self.noise == "gaussian" else 0.0
-        budget: dict[str, Any] = {"epsilon": self.epsilon, "delta": delta}
-        return PrivacyStatement(adjacency=self.adjacency, **budget, **occasion, **fields)
+        return PrivacyStatement(
+            adjacency=self.adjacency,
+            epsilon=self.epsilon,
+            delta=self.delta if self.noise == "gaussian" else 0.0,
+            loss=self.loss.name,
+            sensitivity=sensitivity,
+            noise=self.output.record,
+            **fields,
+        )
 
 
 # The grid costs at most this share of the sensitivity, unless the noise would have too many steps.
@@ -464,16 +431,13 @@ class OutputPerturbation(WeightsPlan):
             check_delta_of_gaussian(self.delta)
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
         if self.C is None:
-            norm = math.hypot(self.data_norm, self.intercept_scaling)
-            shared: Any = {"noise": self.noise, "adjacency": self.adjacency, "loss": self.loss}
-            sizes = {"n_weights": self.n_weights, "row_norm": norm}
-            vars(self)["C"] = automatic_C(self.epsilon, self.delta, **shared, **sizes)
-        if self.sgd is not None and self.adjacency != "replace_one":
-            accepted = "'replace_one' with solver='psgd', which needs a public number of rows"
-            raise InvalidParameterError.of("adjacency", got=self.adjacency, accepted=accepted)
-        if self.sgd is not None and math.isinf(self.loss.curvature):
-            accepted = "a smooth loss with solver='psgd'"
-            raise InvalidParameterError.of("loss", got=self.loss.name, accepted=accepted)
+            vars(self)["C"] = automatic_C(self)
+        if self.sgd is not None:
+            known = "'replace_one' with solver='psgd', which needs a public number of rows"
+            refuse(self, ("adjacency", self.adjacency != "replace_one", known))
+            if math.isinf(self.loss.curvature):
+                accepted = "a smooth loss with solver='psgd'"
+                raise InvalidParameterError.of("loss", got=self.loss.name, accepted=accepted)
         check_range("C", self.C, "C")
         curvature = self.C * self.row_norm * self.row_norm
         check_range("C", curvature, "C (data_norm^2 + intercept_scaling^2)")
@@ -495,14 +459,10 @@ class OutputPerturbation(WeightsPlan):
         """Distance to the minimiser that the solver certifies, or rounding error of the run."""
         if self.sgd is None:
             return self.tol * self.exact_sensitivity
-        return self.sgd.rounding(
-            self.loss,
-            self.C,
-            n_columns=self.shape[1],
-            data_norm=self.data_norm,
-            intercept_scaling=self.intercept_scaling,
-            row_norm=self.row_norm,
-        )
+        own = ("data_norm", "intercept_scaling")
+        sizes: dict[str, Any] = {name: getattr(self, name) for name in own}
+        facts = (self.loss, self.C, self.row_norm)
+        return self.sgd.rounding(*facts, n_columns=self.shape[1], **sizes)
 
     @property
     def regularization(self) -> float:
@@ -520,7 +480,6 @@ class OutputPerturbation(WeightsPlan):
         return filled(
             WeightNoise,
             self,
-            exact=self.noise_grid == "exact",
             distance=add_up(self.exact_sensitivity, 2.0 * self.radius),
             grid_share=GRID_SHARE if self.noise_grid == "exact" else None,
         )
@@ -570,8 +529,8 @@ class OutputPerturbation(WeightsPlan):
             "low_memory": low_memory,
         }
         if self.sgd is not None:
-            facts, seed = (self.loss, self.C, self.row_norm), source.public_seed()
-            return self.sgd.iterate(*facts, X, codes, weights, owners, seed, **options)
+            options |= self.sgd.compiled(self.loss, self.C, self.row_norm)
+            return projected_sgd(X, codes, weights, owners, source.public_seed(), **options)
         options["n_threads"], options["max_iter"] = n_threads, self.max_iter
         options["shuffle_seed"] = source.public_seed()
         if self.loss.name == "crammer_singer":
@@ -600,11 +559,5 @@ class OutputPerturbation(WeightsPlan):
         sgd = self.sgd
         radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)
         descent = sgd and Descent.of(sgd, batch_size=sgd.batch, radius=radius)
-        return self.stated(
-            occasion,
-            mechanism="output_perturbation",
-            loss=self.loss.name,
-            sensitivity=self.derivation(self.C, self.exact_sensitivity, self.radius),
-            noise=self.output.record,
-            descent=descent,
-        )
+        numbers = (self.C, self.exact_sensitivity, self.radius)
+        return self.stated(*numbers, mechanism="output_perturbation", descent=descent, **occasion)

@@ -41,6 +41,8 @@ from dpsvm_fast.mechanisms.noise import (
     gaussian_parameter,
     grid_below,
     joined_parameter,
+    pure_rest,
+    refuse,
     scale_for,
     share_of,
 )
@@ -56,7 +58,7 @@ from dpsvm_fast.mechanisms.rows import (
     mapped_rows,
     structure_of,
 )
-from dpsvm_fast.rounding import add_down, add_up, fraction_down, sqrt_down
+from dpsvm_fast.rounding import add_up, fraction_down, sqrt_down
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
@@ -469,11 +471,6 @@ class Prepared:
     training: Training
     records: Any = None
 
-    @property
-    def map(self) -> ReleasedMap:
-        """Map of rows by the releases."""
-        return ReleasedMap(self.centre, self.whitening)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ReleasedPipeline(Prepared):
@@ -519,6 +516,9 @@ class PrivateLinear(LinearPlan):
         Map of raw rows to rows of norm at most 1.
     calibrated : bool
         Whether a descent also releases the temperature of its probabilities.
+    lifted : bool
+        Whether the training is on random features: a kernel's rule decides after the number of rows
+        is released.
 
     Notes
     -----
@@ -539,6 +539,7 @@ class PrivateLinear(LinearPlan):
     # No noise depends on it.
     public: PublicMap = field(default=PublicMap(), compare=False)
     calibrated: bool = False
+    lifted: bool = False
 
     @property
     def pure(self) -> bool:
@@ -626,12 +627,6 @@ class PrivateLinear(LinearPlan):
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - sum(squares, Fraction(0))))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
-    @property
-    def _pure_rest(self) -> float:
-        """Pure epsilon that all earlier releases leave."""
-        spent = sum(one.epsilon for one in self.sums if one.epsilon is not None)
-        return add_down(self.epsilon, -spent)
-
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Privacy events, which cover either path.
@@ -640,8 +635,8 @@ class PrivateLinear(LinearPlan):
         """
         before = self.before
         left = 0.0 if self.pure else self._rest.mu
-        own = self.pure or self.trainer == "objective" or not before
-        if own and self.trainer != "gradient":
+        alone = self.pure or self.trainer == "objective" or not before
+        if alone and self.trainer != "gradient":
             return (*before, *self._solver(1.0).events)
         if self.trainer == "output":
             # What it refuses is refused before anything is spent.
@@ -658,7 +653,31 @@ class PrivateLinear(LinearPlan):
     def training(self, count: float | None) -> Training:
         """Return the training for the released number of rows; None without a centre."""
         whitened, sums, mu = self._path(count)
-        return self._training(count, sums, mu, whitened=whitened)
+        if self.trainer != "gradient":
+            # A skipped whitening, if its budget cannot move to the training.
+            skipped = self.whitening if self.trainer == "objective" and not whitened else None
+            return Training(
+                whitened=whitened,
+                rule=None,
+                solver=self._solver(mu),
+                sums=sums,
+                n_releases=self.n_releases,
+                reserved=() if skipped is None else (skipped.sum,),
+            )
+        assert count is not None
+        fixed_c = None
+        if self.lifted:
+            fixed_c = WHITENED_C if whitened else PLAIN_C
+        rule = filled(
+            DescentRule,
+            self,
+            n_features=self.n_columns,
+            mu=mu,
+            count=count,
+            fixed_c=fixed_c,
+            whitened=whitened and not self.lifted,
+        )
+        return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Return whether to whiten, all noisy sums before the training, and the rest for it."""
@@ -679,44 +698,10 @@ class PrivateLinear(LinearPlan):
         needed = WHITENED_SIGNAL * self.loss.n_classes * self.n_features
         return signal >= needed and self.whitenings[-1].precise(count)
 
-    def _training(
-        self,
-        count: float | None,
-        sums: tuple[NoisySum, ...],
-        mu: float,
-        *,
-        whitened: bool,
-        fixed_c: float | None = None,
-    ) -> Training:
-        """Return the training after the noisy ``sums``."""
-        if self.trainer != "gradient":
-            # A skipped whitening, if its budget cannot move to the training.
-            skipped = self.whitening if self.trainer == "objective" and not whitened else None
-            return Training(
-                whitened=whitened,
-                rule=None,
-                solver=self._solver(mu),
-                sums=sums,
-                n_releases=self.n_releases,
-                reserved=() if skipped is None else (skipped.sum,),
-            )
-        assert count is not None
-        rule = filled(
-            DescentRule,
-            self,
-            n_features=self.n_columns,
-            mu=mu,
-            count=count,
-            fixed_c=fixed_c,
-            # A fixed c is that of features, whatever became of the rows.
-            whitened=whitened and fixed_c is None,
-        )
-        return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
-
     def _solver(self, mu: float) -> Solver:
         """Return the objective or output perturbation with the remaining budget."""
         if self.pure:
-            return self.with_budget(self._pure_rest, 0.0)
+            return self.with_budget(pure_rest(self), 0.0)
         if not self.before:
             return self.with_budget(self.epsilon, self.delta)
         if self.trainer == "output":
@@ -732,21 +717,20 @@ class PrivateLinear(LinearPlan):
 
     def with_budget(self, own: float, delta: float) -> Solver:
         """Return the solver's mechanism with the given epsilon and delta."""
-        noise = "gamma" if self.pure else "gaussian"
+        noise, objective = "gamma" if self.pure else "gaussian", self.trainer == "objective"
+        scaling = OBJECTIVE_INTERCEPT[noise] if objective else INTERCEPT
         shared: dict[str, Any] = {
             "epsilon": own,
             "delta": delta,
             "noise": noise,
             "n_features": self.n_columns,
             "data_norm": 1.0,
+            "intercept_scaling": scaling if self.fit_intercept else 0.0,
             "C": None,
+            "tol": OBJECTIVE_TOL if objective else OUTPUT_TOL,
         }
-        if self.trainer == "objective":
-            scaling = OBJECTIVE_INTERCEPT[noise] if self.fit_intercept else 0.0
-            shared |= {"intercept_scaling": scaling, "extra_regularization": None}
-            return filled(ObjectivePerturbation, self, **shared, tol=OBJECTIVE_TOL)
-        scaling = INTERCEPT if self.fit_intercept else 0.0
-        shared |= {"intercept_scaling": scaling, "tol": OUTPUT_TOL}
+        if objective:
+            return filled(ObjectivePerturbation, self, extra_regularization=None, **shared)
         return filled(OutputPerturbation, self, **shared)
 
     @property
@@ -775,7 +759,7 @@ class PrivateLinear(LinearPlan):
             records = rows.records(self.public)
         if self.centre is not None:
             mean = self.centre.release(records.sums(n_threads), rows.n_rows, source, n_threads)
-            count, centre = mean.count, mean.point
+            count, centre = mean.count, mean.mean
         else:
             count = self.known_count(rows, source)
         training = self.training(count)
@@ -810,13 +794,14 @@ class PrivateLinear(LinearPlan):
             weights, temperature = rule.descended(ready.records, rows, source)
             scaling = rule.intercept
         else:
+            released = ReleasedMap(ready.centre, matrix)
             if features is not None:
-                mapped = feature_rows(features, self.public, ready.map, rows.X, rows.n_threads)
+                mapped = feature_rows(features, self.public, released, rows.X, rows.n_threads)
             elif sparse.issparse(rows.X):
                 # Sparse rows are not centred.
                 mapped = self.public.apply(rows.X)
             else:
-                mapped = mapped_rows(self.public, ready.map, rows.X, np.float32)
+                mapped = mapped_rows(self.public, released, rows.X, np.float32)
             weights, scaling = ready.training.solved(mapped, rows, source)
         if matrix is not None and features is None:
             d = self.n_features
@@ -944,9 +929,6 @@ class PrivateKernel(PrivateLinear):
         Norm to which raw rows are clipped and by which they are divided, without ``normalize``.
     low_memory : bool or "auto"
         Whether features are recomputed in every pass of a descent; never changes the result.
-    lifted : bool
-        Whether the training is on random features; the rule decides after the number of rows is
-        released.
 
     Notes
     -----
@@ -963,17 +945,15 @@ class PrivateKernel(PrivateLinear):
     normalize: bool = True
     data_norm: float = 1.0
     low_memory: bool | str = "auto"
-    lifted: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings whose noise would depend on the rule's choice."""
-        if self.kernel == "auto" and self.trainer == "objective" and not self.pure:
-            raise InvalidParameterError.of(
-                "kernel",
-                got="auto",
-                accepted="'rbf', 'laplacian' or 'linear' with mechanism='objective' and delta > 0, "
-                "whose privacy loss would depend on the choice",
-            )
+        chosen = self.kernel == "auto" and self.trainer == "objective" and not self.pure
+        accepted = (
+            "'rbf', 'laplacian' or 'linear' with mechanism='objective' and delta > 0, whose "
+            "privacy loss would depend on the choice"
+        )
+        refuse(self, ("kernel", chosen, accepted))
 
     @property
     def n_columns(self) -> int:
@@ -1011,12 +991,9 @@ class PrivateKernel(PrivateLinear):
 
     def training(self, count: float | None) -> Training:
         """Return the training for the released or public number of rows."""
-        whitened, sums, mu = self._path(count)
-        if self.choice(count).kernel == "linear":
-            return self._training(count, sums, mu, whitened=whitened)
-        wide = dataclasses.replace(self, lifted=True)
-        c = WHITENED_C if whitened else PLAIN_C
-        return wide._training(count, sums, mu, whitened=whitened, fixed_c=c)
+        if self.lifted or self.choice(count).kernel == "linear":
+            return super().training(count)
+        return dataclasses.replace(self, lifted=True).training(count)
 
     def choice(self, count: float | None) -> KernelChoice:
         """Return the kernel and its gamma, from public numbers and the released ``count``."""
@@ -1041,9 +1018,8 @@ class PrivateKernel(PrivateLinear):
     def _signal(self, count: float, mu: float, *, whitened: bool) -> float:
         """Return the signal q of the rule."""
         if self.pure:
-            wide = dataclasses.replace(self, lifted=True)
-            n_weights = self.loss.n_scores * (wide.n_columns + self.fit_intercept)
-            mu = self._pure_rest / math.sqrt(n_weights + 1.0)
+            n_weights = self.loss.n_scores * (2 * self.n_components + self.fit_intercept)
+            mu = pure_rest(self) / math.sqrt(n_weights + 1.0)
         K = self.loss.n_classes
         scale = max(K, self.n_features) if whitened else K
         return count * mu / RELATION_FACTOR[self.adjacency] / scale

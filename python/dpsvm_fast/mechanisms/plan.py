@@ -68,8 +68,8 @@ class Facts:
 class Rows(Protocol):
     """Training rows with their labels, in memory, in files or on a cluster.
 
-    Everything except ``facts`` is private: a plan adds noise to results of these methods before a
-    release.
+    Their shape is available before they are read. Everything except ``facts`` and ``published`` is
+    private: a plan adds noise to results of these methods before a release.
     """
 
     n_threads: int
@@ -83,10 +83,21 @@ class Rows(Protocol):
     codes: NDArray[np.int64]
     # The person and the weight of each row; None without persons and weights.
     owners: Any
+    # Attributes about them: number and names of the features, the label set.
+    published: dict[str, Any]
 
     @property
     def facts(self) -> Facts:
         """Return the public facts; no values are read if classes are given."""
+
+    def read(self) -> None:
+        """Check all values of rows in this process; other rows are checked when they are summed.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The rows are invalid; the message does not quote them.
+        """
 
     @property
     def n_rows(self) -> float:

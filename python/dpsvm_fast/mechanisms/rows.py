@@ -225,13 +225,17 @@ class ReleasedMap:
     matrix: Array | None
 
     @quiet
-    def apply(self, rows: Array) -> Array:
-        """Return mapped dense rows; each depends on its input row only, to the last bit.
+    def apply(self, rows: Any) -> Any:
+        """Return mapped rows; each depends on its input row only, to the last bit.
+
+        Without a release rows stay as they are; otherwise sparse ones become dense.
 
         The summation order of a matrix product may depend on the number of rows. Then an additional
         record would change the rounding of all others.
         """
-        moved = self._moved(rows)
+        if self.matrix is None and self.centre is None:
+            return rows
+        moved = self._moved(rows.toarray() if sparse.issparse(rows) else rows)
         return np.asarray(moved / self._floored(np.linalg.norm(moved, axis=1))[:, None])
 
     @quiet
@@ -331,7 +335,7 @@ def mapped_scores(
         if features is None:
             scores[block] = released.scores(public.apply(X[block]), coef, intercept)
             continue
-        mapped = _mapped(public, released, X[block])
+        mapped = released.apply(public.apply(X[block]))
         phi = _features(features, mapped, np.float64, n_threads)
         scores[block] = row_scores(phi, coef, n_threads) + intercept
     return scores
@@ -512,19 +516,9 @@ def feature_rows(
     """
     rows = np.empty((X.shape[0], 2 * features.n_components), dtype=np.float32)
     for block in row_blocks(X, max(X.shape[1], 2 * features.n_components)):
-        mapped = _mapped(public, released, X[block])
+        mapped = released.apply(public.apply(X[block]))
         rows[block] = _features(features, mapped, np.float32, n_threads)
     return rows
-
-
-def _mapped(public: PublicMap, released: ReleasedMap, X: Any) -> Any:
-    """Apply both maps; sparse rows stay sparse if nothing was released."""
-    rows = public.apply(X)
-    if not sparse.issparse(rows):
-        return released.apply(rows)
-    if released.centre is None and released.matrix is None:
-        return rows
-    return released.apply(rows.toarray())
 
 
 def _features(features: FourierFeatures, rows: Any, dtype: type, n_threads: int) -> NDArray[Any]:
