@@ -1,7 +1,9 @@
 //! Tests of parts that the binding does not see: a part of the crate's own test program (src/lib.rs).
 
 mod accounting_objective;
+mod descent_batch;
 mod fourier;
+mod layout_lines;
 mod losses;
 mod noise_discrete_gaussian;
 mod noise_grid_gaussian;

@@ -17,7 +17,7 @@ use crate::linalg::SymmetricEigen;
 use crate::linalg::gemm::Product;
 use crate::numeric::ROUNDOFF;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{copied, matrix, with_capacity, zeros};
+use crate::runtime::memory::{collected, copied, matrix, with_capacity, zeros};
 use crate::runtime::threads::each_block;
 use crate::solver::smooth::newton_parts::norm;
 use rayon::ThreadPool;
@@ -72,7 +72,7 @@ impl Cone {
         pool: Option<&ThreadPool>,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<Vec<Split>>> {
-        let mut tasks: Vec<_> = z.chunks_exact(self.size()).map(|z| (z, None)).collect();
+        let mut tasks = collected(z.chunks_exact(self.size()).map(|z| (z, None)))?;
         each_block(pool, &mut tasks, interrupt, |(z, split)| {
             *split = if self.psd {
                 self.split_one(z, stretch)?

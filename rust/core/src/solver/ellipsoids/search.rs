@@ -14,7 +14,7 @@
 //! Convex Optimization (2004), section 2.2 (constant step, strong convexity).
 
 use crate::error::Result;
-use crate::runtime::memory::{copied, filled, mapped, zeros};
+use crate::runtime::memory::{collected, copied, filled, mapped, zeros};
 use crate::simd::dot;
 use crate::solver::ellipsoids::cone::Frame;
 use crate::solver::ellipsoids::points::{EllipsoidPoint, Objective};
@@ -151,7 +151,7 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
     fn direction(&mut self, point: &EllipsoidPoint) -> Result<Vec<f64>> {
         self.objective.fix_curvature();
         let lambda = self.objective.regularization;
-        let frames = Frames::of(point);
+        let frames = Frames::of(point)?;
         let share = frames.shares(point.residual.len())?;
         let right = mapped(&point.residual, |r| -r)?;
         let mut residual = frames.enter(&right)?;
@@ -254,8 +254,9 @@ fn open_norm(residual: &[f64], share: &[f64]) -> f64 {
 struct Frames<'p>(Vec<Option<&'p Frame>>);
 
 impl<'p> Frames<'p> {
-    fn of(point: &'p EllipsoidPoint) -> Self {
-        Self(point.parts.iter().map(|part| part.frame.as_ref()).collect())
+    fn of(point: &'p EllipsoidPoint) -> Result<Self> {
+        let frames = point.parts.iter().map(|part| part.frame.as_ref());
+        Ok(Self(collected(frames)?))
     }
 
     fn shares(&self, len: usize) -> Result<Vec<f64>> {
