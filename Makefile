@@ -10,7 +10,7 @@ demo: .venv/module-built         # train a private classifier on real data, prin
 	.venv/bin/dpsvm-fast demo
 
 # One process more than cores: some tests wait for others that they start. Each would spend half of the
-# time until its first test on asserts that tell what they compared: only what failed runs again so.
+# time until its first test on rewriting asserts: only failed tests run again with it.
 pytest := .venv/bin/python -m pytest
 test: core-tests tools           # core tests (Rust), then package tests (Python); `check` runs tests/architecture
 	$(pytest) --numprocesses=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) --maxprocesses=4 --dist=worksteal \

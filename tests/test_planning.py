@@ -168,7 +168,7 @@ def test_prose_and_json_are_the_same_record(
         assert record["decision"] is None
     else:
         lead = f"{record['decision']['lead']:.6g}"
-        assert re.search(rf"^lead that survives with 95 % +{lead}$", text, re.M)
+        assert re.search(rf"^lead that survives the noise, 95 % +{lead}$", text, re.M)
         assert (
             record["decision"]["noise_dominates"] == ("Use a larger" in text) or n_samples is None
         )

@@ -59,7 +59,9 @@ def test_missing_files(script: ModuleType, tmp_path: Path, missing: str) -> None
     "stray", ["dpsvm_fast/notes.txt", "tests/test_x.py", "dpsvm_fast/io/__pycache__/a.pyc"]
 )
 def test_strays(script: ModuleType, tmp_path: Path, stray: str) -> None:
-    assert script.faults(wheel(tmp_path, (*GOOD, stray))) == [f"{stray} does not belong into it"]
+    assert script.faults(wheel(tmp_path, (*GOOD, stray))) == [
+        f"{stray} does not belong in the wheel"
+    ]
 
 
 def test_one_module_a_wheel(script: ModuleType, tmp_path: Path) -> None:

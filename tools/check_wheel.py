@@ -36,7 +36,7 @@ def faults(wheel: Path) -> list[str]:
     if len(modules) != 1:
         found.append(f"expected one compiled module, found {len(modules)}")
     allowed = {name for one in ALLOWED for name in fnmatch.filter(names, one)}
-    found += [f"{name} does not belong into it" for name in sorted(set(names) - allowed)]
+    found += [f"{name} does not belong in the wheel" for name in sorted(set(names) - allowed)]
     if wheel.stat().st_size > LARGEST:
         found.append(f"{wheel.stat().st_size:,} bytes, more than {LARGEST:,}")
     if "-linux_" in wheel.name:

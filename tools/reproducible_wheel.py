@@ -2,7 +2,7 @@
 
 python tools/reproducible_wheel.py WHEEL...
 
-The compiled module is the compiler's affair: see tools/wheel.sh.
+tools/wheel.sh makes the compiled module reproducible.
 """
 
 from __future__ import annotations

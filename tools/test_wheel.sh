@@ -22,7 +22,7 @@ python="${PYTHON:-python3}"
 "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
     fail "Python 3.10 or newer with its venv module is needed; name one with PYTHON=/path/to/python3."
 
-# From every layer something: the compiled module on one and on several threads, noise, accounts,
+# Tests from every layer: the compiled module on one and on several threads, noise, accounts,
 # each mechanism, tables, saved models, the command line, files that are read at run time. Two
 # minutes at most.
 tests="

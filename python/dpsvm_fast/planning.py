@@ -336,9 +336,9 @@ FACTS = (
     ("epsilon of the centre", "centre.epsilon"),
     ("noise in a sum over the rows", "centre.sum_deviation"),
     ("noise in the number of rows", "centre.count_deviation"),
-    ("length of the noise in the mean", "centre.mean_length"),
+    ("norm of the noise in the mean", "centre.mean_length"),
     ("rows are whitened", "whitens"),
-    ("rows that whitening needs", "whitening.n_rows_needed"),
+    ("rows required for whitening", "whitening.n_rows_needed"),
     ("share of mu^2 if whitened", "whitening.mu_share"),
     ("kernel", "kernel.kernel"),
     ("signal q of its rule", "kernel.signal"),
@@ -359,9 +359,9 @@ FACTS = (
     ("sensitivity", "output.sensitivity"),
     ("noise in a weight", "decision.weight_deviation"),
     ("noise in a score", "decision.score_deviation"),
-    ("lead that survives with 95 %", "decision.lead"),
-    ("largest lead that the rows allow", "decision.largest_lead"),
-    ("ratio of the two", "decision.lead_ratio"),
+    ("lead that survives the noise, 95 %", "decision.lead"),
+    ("largest possible lead", "decision.largest_lead"),
+    ("ratio of the two leads", "decision.lead_ratio"),
     ("noise dominates", "decision.noise_dominates"),
 )
 
@@ -391,7 +391,7 @@ def described(*plans: NoisePlan) -> tuple[str, list[list[str]], list[str]]:
     if any(plan.decision is not None and plan.decision.is_bound for plan in plans):
         notes.append("Noise of weights and scores is at most this; usually less with more rows.")
     if any(plan.decision is not None and plan.decision.noise_dominates for plan in plans):
-        notes.append("Noise dominates where it exceeds the largest lead that the rows allow.")
+        notes.append("Noise dominates where it exceeds the largest possible lead.")
         notes.append('Use a larger epsilon or more rows. "no" does not promise accuracy.')
     flops = max(0.0 if plan.descent is None else plan.descent.flops for plan in plans)
     if flops > MANY_FLOPS:

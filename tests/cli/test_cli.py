@@ -96,7 +96,7 @@ class TestPlan:
     @either
     def test_a_lead_has_the_stated_chance(self, cli: Cli, mechanism: str) -> None:
         shown = planned(cli, mechanism=mechanism)
-        lead = fact("lead that survives with 95 %", shown)
+        lead = fact("lead that survives the noise, 95 %", shown)
         score = fact("noise in a score", shown)
         draws = np.random.default_rng(0).normal(scale=score, size=(200_000, 2))
         survived = np.mean(lead + draws[:, 0] > draws[:, 1])
@@ -108,7 +108,7 @@ class TestPlan:
         assert fact("weights", shown) == 5
         score = fact("noise in a score", shown)
         draws = np.random.default_rng(0).normal(scale=score, size=200_000)
-        survived = np.mean(fact("lead that survives with 95 %", shown) + draws > 0.0)
+        survived = np.mean(fact("lead that survives the noise, 95 %", shown) + draws > 0.0)
         assert abs(survived - 0.95) < 3e-3
 
     @either
@@ -135,7 +135,7 @@ class TestPlan:
         lead = abs(float(scores)) if n_classes == 2 else float(np.ptp(scores))
         options = ["--epsilon=1e4", "--C=0.001", f"--classes={n_classes}", "--features=2"]
         shown = planned(cli, *options, f"--samples={n_samples}", mechanism=mechanism)
-        bound = fact("largest lead that the rows allow", shown)
+        bound = fact("largest possible lead", shown)
         noise = fact("noise in a score", shown)
         assert noise < 0.01 * bound
         assert lead <= bound + 10.0 * noise

@@ -273,7 +273,7 @@ class TestScreen:
         text = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
         assert max(map(len, text.splitlines())) <= width
         words = " ".join(text.split())
-        assert "ratio of the two" in words
+        assert "ratio of the two leads" in words
         assert "Noise of weights and scores is at most this" in words
 
     @pytest.mark.parametrize("colours", [False, True])

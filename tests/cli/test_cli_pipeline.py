@@ -19,7 +19,7 @@ PLAN = ["plan", "--epsilon=1", "--delta=1e-5", "--features=5", "--classes=3"]
 class TestPlanOfThePipeline:
     def test_what_depends_on_the_number_of_rows_is_left_open(self, cli: Cli) -> None:
         shown = cli.planned(PLAN)
-        threshold = int(fact("rows that whitening needs", shown))
+        threshold = int(fact("rows required for whitening", shown))
         assert "give --samples" in shown
         whitened = r"rows are whitened +yes\n"
         assert re.search(whitened, cli.planned(PLAN, f"--samples={threshold}"))
@@ -39,7 +39,7 @@ class TestPlanOfThePipeline:
 
     def test_no_data_set_leads_by_more_than_the_bound(self, cli: Cli) -> None:
         options = ["--epsilon=1e4", "--classes=3", "--features=2", "--samples=50"]
-        bound = fact("largest lead that the rows allow", cli.planned(PLAN, *options))
+        bound = fact("largest possible lead", cli.planned(PLAN, *options))
         X = np.tile([1.0, 0.0], (50, 1))
         model = PrivateLinearSVC(1e4, 1e-5, classes=range(3), whiten=False).fit(X, np.zeros(50))
         lead = float(np.ptp(model.decision_function(X[:1])))

@@ -1,4 +1,4 @@
-"""Totals of a list of events, and what one record meets of them.
+"""Composition of events, as one record meets them.
 
 Adding an event does not look at the earlier ones. What is a Gaussian mechanism by another name is
 counted as one. For one record, conditionally on the branches that it meets, everything composes as
@@ -258,7 +258,7 @@ def ungrouped(event: Grouped | PrivacyEvent) -> tuple[PrivacyEvent, int]:
 
 
 def least_loss_of_join(noise: float, rate: float) -> float:
-    """Return what a step with a record loses at least, nearly surely, if that joins it."""
+    """Return a bound that the loss of a step that samples the record nearly always exceeds."""
     return (0.5 / noise - NEARLY_SURELY) / noise + math.log(rate)
 
 

@@ -10,7 +10,7 @@ A record is a frozen dataclass whose annotations say what each field may hold::
         shape: tuple[Count, ...]
 
 From them follow the checks of the constructor, ``to_dict`` and ``from_dict``, and ``json_schema``.
-What fields have to do with each other is said by ``check``. Understood are numbers, truth values,
+``check`` enforces relations between fields. Types of fields: numbers, truth values,
 texts, other records, tuples of all of these, and None for what may be absent.
 """
 
@@ -450,7 +450,7 @@ class Record:
                 raise InvalidParameterError(sentence)
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Yield whether fields are inconsistent, with what is said then; later ones rest on it."""
+        """Yield pairs (failed, message) for checks that involve several fields, in order."""
         yield from ()
 
     @classmethod

@@ -39,8 +39,8 @@ LARGEST, MEANINGFUL = 100.0, 10.0
 CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
 
 ALONE = (
-    "Other releases from the same rows are not covered, nor is a choice by scores on them, such as "
-    "GridSearchCV."
+    "Other releases from the same rows are not covered, nor is model selection by scores on them, "
+    "such as GridSearchCV."
 )
 STEPS_BEFORE = "Earlier steps of a Pipeline are not covered: total_privacy covers all steps."
 
@@ -103,8 +103,8 @@ def promise_of_fit(statement: PrivacyStatement, bound: str) -> str:
         several = _several(statement, OF_ROWS)
     return (
         f"This {what} is differentially private with {bound}. "
-        f"{odds(statement.epsilon, statement.delta)} Anything computed from the release alone is "
-        f"as private. {several} {ALONE} {STEPS_BEFORE}"
+        f"{odds(statement.epsilon, statement.delta)} Anything computed from the release alone "
+        f"has the same guarantee. {several} {ALONE} {STEPS_BEFORE}"
     )
 
 
@@ -164,7 +164,8 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
             f"training stops at a gradient of norm {inside.gradient_tol:.6g}, at most "
             f"{s.solver_radius:.6g} from the exact minimiser: sensitivity 2 x "
             f"{s.solver_radius:.6g}; rounding {s.rounding:.6g}; total {s.total:.6g}",
-            f"covered by {_law(noise)}, {drawn(noise, source)}, with the rest of epsilon and delta",
+            f"covered by {_law(noise)}, {drawn(noise, source)}, using the remaining epsilon and "
+            "delta",
         )
     factor = "" if s.relation_factor == 1 else "2 x "
     run = statement.descent
@@ -404,7 +405,7 @@ def federated_promise(statement: FederatedStatement, bound: str) -> str:
 
 
 def trust(statement: FederatedStatement) -> tuple[str, ...]:
-    """Who is trusted with what, and what protects a party if that trust fails."""
+    """Describe the trust assumptions, and the local guarantee if they fail."""
     bad = statement.min_survivors - statement.honest_survivors
     lines: tuple[str, ...] = (
         f"{_parties(statement.n_users)} take part; up to {bad} of them may collude and share all "

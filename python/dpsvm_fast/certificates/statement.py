@@ -66,7 +66,7 @@ class Occasion(Record):
     parameter : {"data_norm", "bounds", "param_grid", "model"}
         The public parameter on which the sensitivity rests; "model" of an evaluation.
     parameters : tuple of str
-        The other ones.
+        All other public parameters.
     labels : {"given", "read"} or None
         Where the label set came from; None where no labels are read.
     assumed : tuple of {"class_weights", "declared", "start"}
@@ -139,11 +139,11 @@ class Statement(Record):
 
         @property
         def assumed_public(self) -> tuple[str, ...]:
-            """On what the promise rests."""
+            """Assumptions of the guarantee."""
 
         @property
         def sections(self) -> render.Sections:
-            """Titles and items of its text, before what all kinds have."""
+            """Sections of this kind of statement, before those that all have."""
 
         def promise(self, bound: str) -> str:
             """Return the guarantee in a few sentences; ``bound`` ends the first."""
@@ -406,7 +406,7 @@ class PrivacyStatement(ReleaseStatement):
     def _rules(self) -> Iterator[tuple[object, str]]:
         """Noise, sums and labels belong together."""
         apart = (self.sensitivity is None) != (self.noise is None)
-        yield apart, "noise: expected if and only if there is a sensitivity"
+        yield apart, "noise: must be given together with a sensitivity"
         noiseless = self.noise is None and (self.objective or self.descent)
         yield noiseless, "noise: required with objective or descent"
         unmoved = self.sensitivity is not None and self.sensitivity.exact == 0.0
@@ -590,7 +590,7 @@ class FederatedStatement(Statement):
         of_model = any(part.name == "model" for part in self.rounds)
         yield of_model != moved, "sensitivity: expected if and only if there is a round 'model'"
         scored = (self.n_scores is not None) != moved
-        yield scored, "n_scores: expected if and only if there is a sensitivity"
+        yield scored, "n_scores: must be given together with a sensitivity"
         yield not self.events, "rounds: expected at least one, or local_events"
         # Also that both can be made of the numbers.
         check_relation("events", (*self.events, *self.sent_events), self.adjacency)
@@ -894,7 +894,7 @@ class PipelineStep(Record):
     Parameters
     ----------
     name : str
-        Names of the steps down to it, joined by two underscores.
+        Path of the step, such as ``outer__inner``.
     estimator : str
         Name of its class.
     statement : PrivacyStatement, SelectionStatement, FederatedStatement or None

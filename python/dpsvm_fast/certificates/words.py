@@ -260,7 +260,7 @@ def theorem_of(statement: PrivacyStatement) -> str:
 
 
 def _theorem_of_rows(statement: PrivacyStatement) -> str:
-    """The same without what persons add."""
+    """Return the theorem without the part about persons."""
     mechanism, parts = statement.mechanism, statement.parts
     pipeline = mechanism in ("private_linear", "private_kernel")
     if not pipeline and parts and parts[0].name == "classes":

@@ -84,7 +84,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_parent() -> None:
-    """Let go of what ``_before_fork`` holds."""
+    """Release the locks that ``_before_fork`` took."""
     while _held:
         _held.pop()._lock.release()
     _fork_lock.release()

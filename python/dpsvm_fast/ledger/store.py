@@ -85,7 +85,7 @@ class Budget(Record):
     periods: Annotated[field.Several[field.Text], field.Range(0, MAX_PERIODS)] = ()
 
     def check(self) -> None:
-        """Refuse a period that is declared twice, and periods of what is in more than one."""
+        """Refuse duplicate periods, and periods of units that span several."""
         odd = [name for name in self.periods if not _PERIOD.fullmatch(name)]
         if odd or len(set(self.periods)) < len(self.periods):
             raise InvalidParameterError(
@@ -632,7 +632,7 @@ def _anchor_head(identity: str) -> str:
 
 
 def _anchored(path: Path, identity: str) -> str:
-    """The last mark in an anchor; each line after the first is one, and what is not ended is none.
+    """Return the last complete mark in an anchor; a line that is not ended is none.
 
     Raises
     ------
@@ -683,7 +683,7 @@ def _brief(error: BaseException) -> str:
 def _json(text: Any) -> Any:
     """Return parsed JSON; damage is a ``LedgerError``."""
     if type(text) is not str or len(text) > LONGEST_TEXT:
-        raise LedgerError("the ledger file is damaged: a line is not text, or too long")
+        raise LedgerError("the ledger file is damaged: a line is not valid text or is too long")
     try:
         return read_json(text)
     except (*_UNREADABLE, TypeError) as error:

@@ -1004,7 +1004,7 @@ class NoisePlanDisplay(Display):
         ax.set_title(f"{plan.estimator}: {size}", fontsize="medium", loc="left")
 
     def _plot_lead(self, ax: Axes) -> None:
-        """Draw the lead that survives the noise, and the largest lead that the rows allow."""
+        """Draw the lead that survives the noise, and the largest possible lead."""
         epsilons = np.array([plan.epsilon for plan in self.plans])
         decisions = [plan.decision for plan in self.plans if plan.decision is not None]
         survives = np.array([decision.lead for decision in decisions])

@@ -618,7 +618,7 @@ def _sensitivity_problems(statement: PrivacyStatement, s: Sensitivity, noise: No
         exact = s.relation_factor * s.C * s.lipschitz * s.row_norm
         problems += follows("exact", s.exact, exact)
     elif s.exact != 0.0:
-        problems.append("exact is not 0, but the minimisers coincide")
+        problems.append("exact must be 0: both minimisers are the same")
     return problems + follows("rounding", s.rounding, _rounding(noise))
 
 
