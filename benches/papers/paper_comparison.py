@@ -13,7 +13,7 @@ from benches.tables import Row
 def curves(
     table: Sequence[Row], path: Path, *, ours: str, paper: str, columns: int | None = None
 ) -> None:
-    """Ours and the paper's along epsilon, one panel a data set."""
+    """Ours and the paper's along epsilon, one panel a data set, below the linear model's line."""
     drawn = []
     for name in dict.fromkeys(row["data"] for row in table):
         own = [row for row in table if row["data"] == name]
@@ -26,7 +26,12 @@ def curves(
                 (float(row["epsilon"]), float(row["paper"]), 0.0) for row in own if row["paper"]
             ],
         }
-        drawn.append(Panel(name, lines))
+        title = name
+        if "linear" in own[0]:
+            level = float(own[0]["linear"])
+            lines["linear, not private"] = [(float(row["epsilon"]), level, 0.0) for row in own]
+            title += f", majority {float(own[0]['majority']):.2f}"
+        drawn.append(Panel(title, lines))
     panels(path, drawn, x_label="ε", columns=columns)
 
 

@@ -19,7 +19,7 @@ FLAT = 1e-6
 def histograms(X: Array) -> Array:
     """Rows of 3 x 32 x 32 points from 0 to 255, one channel after the other, as histograms.
 
-    Every 4 x 4 cell counts the directions of its gradients, gradual drift (180°) in nine parts, by their
+    Every 4 x 4 cell counts the directions of its gradients, half a turn in nine parts, by their
     length; at each point the channel with the longest gradient counts. Blocks of 2 x 2 cells, one
     cell apart, are scaled to norm 1 each.
     """

@@ -190,6 +190,6 @@ def test_weekly_models_keep_one_budget_and_follow_a_stream(monkeypatch: pytest.M
     assert {method: len(of) for method, of in found.items()} == dict.fromkeys(weeks.METHODS, 4) | {
         "all rows so far, shared budget": 1
     }
-    # After gradual drift (180°) the classes are opposite; a model of the week knows.
+    # After half a turn the classes are opposite; a model of the week knows.
     assert found["first week alone"][3] < 0.3 < 0.7 < found["every week"][3]
     assert found["mean of weekly scores"][3] > found["first week alone"][3]
