@@ -1,4 +1,4 @@
-/* A button beside every block of code that copies its text, without the prompts of a shell. */
+/* A button beside every block of code that copies its text; of a session only what is typed. */
 "use strict";
 
 document.addEventListener("DOMContentLoaded", () => {
@@ -11,7 +11,10 @@ document.addEventListener("DOMContentLoaded", () => {
         button.type = "button";
         button.textContent = "Copy";
         button.addEventListener("click", async () => {
-            const text = pre.textContent.replace(/^(\$|>>>|\.\.\.) /gm, "");
+            const typed = /^(\$|>>>|\.\.\.) /;
+            const lines = pre.textContent.split("\n");
+            const session = lines.filter((line) => typed.test(line)).map((line) => line.replace(typed, ""));
+            const text = session.length > 0 ? session.join("\n") + "\n" : pre.textContent;
             await navigator.clipboard.writeText(text);
             button.textContent = "Copied";
             setTimeout(() => { button.textContent = "Copy"; }, 1500);
