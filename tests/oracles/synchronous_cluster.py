@@ -7,6 +7,7 @@ run elsewhere then do, as on a cluster.
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
@@ -32,9 +33,7 @@ class Future:
 
     def result(self, timeout: float | None = None) -> Any:
         if self.lost:
-            import distributed
-
-            raise distributed.TimeoutError
+            raise asyncio.TimeoutError
         if isinstance(self.value, BaseException):
             raise self.value
         return self.value

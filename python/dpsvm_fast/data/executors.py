@@ -871,9 +871,8 @@ class ClusterExecutor:
 
     def _awaited(self, future: Any) -> Share:
         """Wait for the result of a task."""
+        from asyncio import TimeoutError as TooLate  # also Dask's
         from concurrent.futures import CancelledError
-
-        from distributed import TimeoutError as TooLate
 
         while True:
             try:
