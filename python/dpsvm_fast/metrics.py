@@ -659,7 +659,7 @@ class EvaluatedRows:
         # groups every row is a person.
         self._persons = np.empty(0, dtype=np.int64)
         self._shares = np.empty(0)
-        # Whether all rows, or persons, count alike.
+        # All rows, or persons, have equal weights.
         self.alike = "sample_weight" not in owners
 
     @property
@@ -863,7 +863,7 @@ class PrivateEvaluation(PrivateEstimator):
         return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
 
     def _occasion(self) -> Occasion:
-        """Facts about these rows that the statement adds to the plan."""
+        """Return facts about these rows that the statement adds to the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
         return occasion_of(self, names, labels="given")
 

@@ -63,8 +63,8 @@ NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
 ROUGHLY, NEAR_END, CLOSELY = 1e-3, 0.9, 1e-9
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
-# What is promised of noise in an objective among other events leaves this much of delta to those
-# who check it with separate tables.
+# Delta of noise in an objective among other events is raised by this factor, for verifiers
+# with separate tables.
 HEADROOM = 1.0005
 
 
@@ -218,7 +218,7 @@ def objective_delta(
 def _settings(
     loss: object, n_classes: object, kappa: object, jacobian: object, adjacency: object
 ) -> tuple[str, int, float | None, float | None, bool]:
-    """Law and scores of a loss, curvature ratio or Jacobian, and whether records are replaced."""
+    """Return law and scores of a loss, kappa or Jacobian, and whether records are replaced."""
     name = check_option("loss", loss, SMOOTH_LOSSES)
     table = Loss(name=name, n_classes=check_integer("n_classes", n_classes, 2))
     if (kappa is None) == (jacobian is None):
@@ -245,13 +245,13 @@ def profile(event: ObjectiveEvent, epsilon: float) -> float:
 
 @lru_cache(maxsize=65536)
 def _bound(event: ObjectiveEvent, epsilon: float) -> float:
-    """The compiled bound, computed up to the largest epsilon, made non-increasing."""
+    """Return the compiled bound, computed up to the largest epsilon, made non-increasing."""
     at = min(epsilon, MAX_EPSILON)
     return min(1.0, _core.objective_delta(event.law, event.n_scores, at, *_noise_of(event)))
 
 
 def _noise_of(event: ObjectiveEvent) -> tuple[float, float | None, float | None, bool]:
-    """Arguments of the compiled bounds after the law and the epsilons."""
+    """Return arguments of the compiled bounds after the law and the epsilons."""
     return event.sigma, event.kappa, event.jacobian, event.adjacency == "replace_one"
 
 
@@ -276,7 +276,7 @@ def profile_points(
 
 
 def _top(event: ObjectiveEvent) -> float:
-    """About the largest loss without the Jacobian: nine deviations above the mean."""
+    """Return about the largest loss without the Jacobian: nine deviations above the mean."""
     k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
     square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
     # About the length of the largest change of all scores' gradients together.
@@ -300,7 +300,7 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
     if points is None:
         return None
     x, g = points
-    # Of one record's loss V, cut off at the last point: E(V - x)_+ is g and its integral from x on,
+    # For one record's loss V, cut at the last point: E(V - x)_+ is g and its integral from x on,
     # here of chords in e^x.
     width = np.diff(x)
     bend = width / np.expm1(width)
@@ -314,7 +314,7 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
 
 
 def _largest_jacobian(event: ObjectiveEvent) -> float:
-    """The largest log-determinant of one record, rounded up."""
+    """Return the largest log-determinant of one record, rounded up."""
     if event.kappa is None:
         assert event.jacobian is not None
         return event.jacobian
@@ -375,16 +375,16 @@ def point_cost(event: ObjectiveEvent) -> float:
 
 @lru_cache(maxsize=256)
 def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[Array, Array]:
-    """Increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
+    """Return increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
     x, g = _core.objective_profile(event.law, event.n_scores, low, high, count, *_noise_of(event))
-    # What is known at one epsilon is known at all larger ones.
+    # A bound at one epsilon holds at all larger ones.
     return x, np.minimum.accumulate(np.minimum(g, 1.0))
 
 
 def _costly_points(
     event: ObjectiveEvent, top: float, floor: float, share: float
 ) -> tuple[Array, Array]:
-    """Few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
+    """Return few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
 
     Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
     """
@@ -419,13 +419,13 @@ def _missed(x: Array, g: Array) -> Array:
         from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
         least = np.maximum(np.maximum(from_left, from_right), g[1:])
         share = np.nan_to_num(np.log(middle / least) / np.log(g[:-1] / g[1:]))
-    # What is nearly nothing counts less.
+    # Tiny deltas count less.
     share = np.clip(share, 0.0, 1.0)
     return np.asarray(np.diff(x) * share * np.where(g[:-1] < 1e-13, 0.25, 1.0))
 
 
 def _jacobian_share(event: ObjectiveEvent) -> float:
-    """Jacobian of one score over the deviation of its loss; 0 if it is not computed jointly."""
+    """Return Jacobian over deviation of the loss of one score; 0 if not computed jointly."""
     if event.law != "logistic" or event.kappa is None or event.adjacency == "replace_one":
         return 0.0
     return event.sigma * math.log1p(0.25 * event.kappa)
@@ -567,7 +567,7 @@ class ObjectiveWithGaussian:
         return min(1.0, (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR))
 
     def _masses(self, edges: Array) -> tuple[Array, Array]:
-        """Mass under P, and mean of exp(-loss), of a loss between increasing edges.
+        """Return the mass under P, and the mean of exp(-loss), of a loss between increasing edges.
 
         P is rounded up.
         """
@@ -583,7 +583,7 @@ class ObjectiveWithGaussian:
 
 
 def _normal_cells(edges: Array) -> Array:
-    """Probability of a standard normal number between neighbours, from the smaller tails."""
+    """Return the normal probability between neighbours, from the smaller tails."""
     tails, left = ndtr(-np.abs(edges)), edges <= 0.0
     first, second = tails[:-1], tails[1:]
     upper = np.where(left[:-1], 1.0 - first - second, first - second)
@@ -597,7 +597,7 @@ MANY_REACHES, WIDEST_CELL = 5.0, 50.0
 def _profile_between(
     event: ObjectiveEvent, low: float, high: float, count: int
 ) -> tuple[Array, Array]:
-    """Nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
+    """Return nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
     far = min(max(-low, high), MAX_EPSILON)
     near = min(max(low, -high, 0.0), 0.99 * far)
     # Beyond 37 deviations a profile is nothing, and costly to compute.
@@ -607,7 +607,7 @@ def _profile_between(
     else:
         x, g = np.array([near]), np.array([profile(event, last)])
     if max(last, x[-1]) < far:
-        # What is constant is its own chord, here and mirrored: few cells do.
+        # A constant is its own chord, here and mirrored: few cells do.
         more = np.linspace(x[-1], far, 2 + int((far - x[-1]) / WIDEST_CELL))[1:]
         x, g = np.append(x, more), np.append(g, np.full(more.size, g[-1]))
     if low >= 0.0:

@@ -305,7 +305,7 @@ def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
         here, before = excess[i, columns], excess[np.maximum(i - 1, 0), columns]
         part = np.where(i > 0, here / np.maximum(here - before, 1e-300), 0.0)
         refuted = (excess > 0.0).any(axis=0)
-        # What no factor refutes comes after all others; the excess of trivial events is near 0.
+        # Events that no factor refutes come after all others; the excess of trivial ones is near 0.
         distance = np.maximum(_finite(stats.norm.ppf(low) - stats.norm.ppf(high)), -1e3)
         return np.asarray(np.where(refuted, part - i, 1e-3 * distance - 2.0 * N_FACTORS))
 

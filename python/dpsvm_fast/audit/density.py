@@ -258,7 +258,7 @@ def _of_objective(first: ObjectiveWorld, second: ObjectiveWorld, delta: float) -
     worlds = _objective_of(first), _objective_of(second)
     inside = first.plan.inside
     size = inside.n_weights
-    # What a record adds to B at most, in both worlds together.
+    # Largest contribution of the records to B, in both worlds together.
     reach = sum(float(np.linalg.norm(world.rows, axis=1).sum()) for world in worlds)
     if inside.noise == "gamma":
         return _largest_log_ratio(worlds, inside.scale, size, reach)

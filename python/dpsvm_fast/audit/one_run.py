@@ -397,7 +397,7 @@ def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
 
     for share in SHARES:
         guesses = max(2, int(share * m))
-        # Where half of that share of an even mixture of two normals lies above.
+        # Half of that share of an even mixture of two normals is above this.
         cut = boundary(lambda x: sum(tails(x)) > share, -20.0, 20.0)  # noqa: B023
         own, other = tails(cut)
         expected = int(own / (own + other) * guesses)

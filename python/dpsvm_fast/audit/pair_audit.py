@@ -365,7 +365,7 @@ def prepared(estimator: Any) -> Any:
     for name in parameters:
         path, _, last = name.rpartition("__")
         owner = parameters.get(path) if path else estimator
-        # What others have by these names stays: public random choices among it.
+        # Other owners' parameters of these names stay: public random choices among them.
         if last in RUNNING and hasattr(owner, "epsilon"):
             changes[name] = RUNNING[last]
     return estimator.set_params(**changes)
@@ -467,7 +467,7 @@ def _claim_of_part(statement: Any, adjacency: str, part: str) -> Claim:
 
 # Many releases of one estimator on one data set, by the estimator's own mechanism.
 #
-# What does not differ between fits is done once: parameters, validation, the plan of the noise,
+# Work common to all fits is done once: parameters, validation, the plan of the noise,
 # exact sums, and minimisers that the noise does not reach. Everything random comes from the source
 # that is passed, in the order in which ``fit`` takes it, so that one release from a seeded source
 # is what ``fit`` with that seed publishes, to the last bit.
@@ -731,7 +731,7 @@ class TransformerWorld(PlannedWorld):
     def __init__(self, *given: Any, total: str = "total") -> None:
         super().__init__(*given)
         rows, public, self.total = self.rows, self.plan.public, getattr(self.plan, total)
-        # What the noise is added to.
+        # Exact sums before noise.
         self.exact: Array = self.total.exact(*self.total.summed(rows, public))
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:

@@ -134,7 +134,7 @@ class GaussianEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Noise and sensitivity have a ratio."""
+        """Check that noise and sensitivity have a finite ratio."""
         accepted = "expected a number with finite sensitivity / sigma"
         yield not 0.0 < self.mu < float("inf"), f"sigma: got {self.sigma!r}, {accepted}"
 
@@ -231,7 +231,7 @@ class SubsampledGaussianEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Noise is large enough to compute with."""
+        """Check that noise is large enough to compute with."""
         noise, accepted = self.noise_multiplier, "expected a number with a finite inverse"
         yield math.isinf(div_up(2.0, noise)), f"noise_multiplier: got {noise!r}, {accepted}"
 
@@ -296,7 +296,7 @@ class ObjectiveEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """There are enough scores for the law, and one of two numbers."""
+        """Check that there are enough scores for the law, and one of two numbers."""
         check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
         both = (self.kappa is None) == (self.jacobian is None)
         yield both, "kappa: expected exactly one of kappa and jacobian"
@@ -505,7 +505,7 @@ class RandomStoppingEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Events are of this relation and no distances, and the law can have this mean."""
+        """Check the relation of the events, that none is a distance, and the mean of the law."""
         check_relation("base", self.base, self.adjacency)
         yield (
             any(event.has_distance for event in self.base),
@@ -535,7 +535,7 @@ def check_relation(name: str, events: Events, adjacency: str) -> None:
 
 
 def _gamma(stopping: str, mean: float) -> float:
-    """Parameter of the law with that mean, to nearest; NaN for Poisson, which has none."""
+    """Return the parameter of the law with that mean, to nearest; NaN for Poisson."""
     if stopping == "geometric":
         return 1.0 / mean
     if stopping == "poisson":

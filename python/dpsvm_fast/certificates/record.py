@@ -103,14 +103,14 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    """A whole number of not too many digits."""
+    """Return a whole number of not too many digits."""
     if len(text) > MAX_DIGITS:
         raise ValueError("has a number that is too large")
     return int(text)
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    """JSON has no NaN and no infinities."""
+    """Refuse NaN and infinities, which JSON does not have."""
     raise ValueError(f"has {text}, expected finite numbers")
 
 
@@ -241,13 +241,13 @@ def _fact(facts: tuple[Any, ...], kind: type[Any], default: Any) -> Any:
 class _Kind:
     """Values of one annotation."""
 
-    # Whether an absent value is left out instead of written as null.
+    # True: leave out an absent value instead of writing null.
     left_out = False
-    # Returns the value that is kept under a name; refuses one of another type or outside its range.
+    # Returns the value to store under a name; refuses a wrong type or one outside its range.
     check: Callable[[str, Any], Any]
 
     def read(self, name: str, value: Any) -> Any:
-        """Return what is checked then, from JSON."""
+        """Return the value to check, from JSON."""
         return value
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
@@ -571,7 +571,7 @@ class Record:
 
 
 def _plain(value: Any) -> Any:
-    """A field as JSON has it."""
+    """Return a field as plain JSON."""
     if isinstance(value, Record):
         return value.to_dict()
     return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -285,7 +285,7 @@ def _theorem_of_rows(statement: PrivacyStatement) -> str:
 
 
 def _theorem_of_solver(statement: PrivacyStatement) -> str:
-    """The theorem about noise in the objective or on the weights; empty without any."""
+    """Return the theorem about noise in the objective or on the weights; empty without any."""
     if statement.objective is not None:
         return OBJECTIVE[statement.objective.distribution]
     if statement.noise is None:
@@ -338,7 +338,7 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
     if hasattr(statement, "random_source"):
         found.append(f"source of the noise: {statement.random_source}")
     if getattr(statement, "mechanism", "") in ("private_linear", "private_kernel"):
-        # What one is made of is all that the other needs.
+        # Its parts fit the other mechanism as well.
         found.append(f"mechanism: {statement.mechanism}")
     if hasattr(statement, "selection"):
         # Both ways to choose, and both to make a score noisy, promise the same by the same numbers.
@@ -369,7 +369,7 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
 
 
 def _kinds(events: Iterable[Any]) -> str:
-    """Kinds of events in a few words."""
+    """Return the kinds of events in a few words."""
     laws = [f"{e.tag} ({e.law})" if hasattr(e, "law") else e.tag for e in events]
     return ", ".join(laws)
 

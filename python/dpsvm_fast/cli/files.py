@@ -251,7 +251,7 @@ def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
     if is_model:
-        # Whether its certificate holds is not asked yet.
+        # The certificate is checked later.
         saved = opened_model(path, key, room)
         from dpsvm_fast.persist.model import statement_of
 

@@ -32,7 +32,7 @@ CLASSES = {
 PLANNED = (LINEAR, KERNEL, "objective", "output")
 
 
-# What to do where a model does not have a setting.
+# Advice where a model does not have a setting.
 ADVICE = {
     "mechanism": "leave it out, or use --model linear or kernel",
     "kernel": "take --model kernel",

@@ -50,11 +50,11 @@ from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSp
 DENSE_ONLY = ("gaussian",)
 
 MECHANISMS = ("auto", *TRAINERS)
-# Of a trainer, behind its public scaling.
+# Step of the trainer, after its public scaling.
 STEP = "svc"
 # The public map before it.
 MAP = "map"
-# Of a statement, in the JSON object.
+# Fields of a statement in the JSON object.
 PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
 
 
@@ -121,7 +121,7 @@ def _public_map(
     if splines is None:
         return None
     columns = [column for column in schema.features for _ in range(column.width)]
-    # Of numbers; other columns are left as they are.
+    # Splines for numbers; other columns are left as they are.
     knots = [splines if column.is_number else 1 for column in columns]
     log = [place for place, column in enumerate(columns) if column.log]
     dense = model in DENSE_ONLY
@@ -203,7 +203,7 @@ table_options = ui.together(
         "--temp", ui.FILE, "Parent of the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),
 )
-# What may be spent, and where that is written down.
+# Budget of a command, and the file that records it.
 budget_options = ui.together(
     ui.option("--epsilon", ui.Real(0.0), "Total epsilon of this command.", metavar="E"),
     ui.delta_option(default=1e-6),
@@ -233,15 +233,15 @@ model_file_options = ui.together(
 
 
 MIB = 1 << 20
-# Of the whole program before it has read anything, where the system does not tell.
+# Memory of the program before it has read anything, where the system does not tell.
 PROGRAM = 200 * MIB
 # Below this, cutting rows into parts is useless.
 MIN_MEMORY = 16 * MIB
 # Blocks of rows in double precision, and what allocators keep.
 TEMPORARIES = 72 * MIB
-# Of a number of a dense row: as it is decoded, and as records are packed.
+# Bytes of a number of a dense row: as it is decoded, and as records are packed.
 NUMBER = 4
-# Of a stored entry of a sparse row: number and column.
+# Bytes of a stored entry of a sparse row: number and column.
 ENTRY = 12
 # Copies of a part of the rows while its sums are made, and more than anyone gains by.
 PART_COPIES = 6
@@ -395,7 +395,7 @@ def _resident_size() -> int:
     return PROGRAM
 
 
-# What a command spends: the budget file, and whether a failure came before or after the spend.
+# Spending of a command: the budget file, and whether a failure came before or after the spend.
 
 
 class AttemptLedger(PrivacyLedger):
@@ -511,7 +511,7 @@ class Spending:
                 raise
             sentence, code = ui.judged(error)
             if ui.is_own_error(error) or isinstance(error, (ValueError, TypeError)):
-                # What is spent is said here.
+                # The clause below says what is spent.
                 sentence = re.sub("[;.] [Tt]he budget is spent$", "", str(error).removesuffix("."))
             raise ui.CommandError(f"{sentence}; {self.spent_clause()}", code) from None
 

@@ -65,7 +65,7 @@ class Loaded(NamedTuple):
 class Operation(ABC):
     """Sum over the records of a partition."""
 
-    # Whether it needs rows as they are loaded instead of records.
+    # True: needs rows as they are loaded instead of records.
     raw: ClassVar[bool] = False
 
     @abstractmethod

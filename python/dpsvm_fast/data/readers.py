@@ -90,7 +90,7 @@ class Source(ABC):
 
     sparse = False
     n_rows: int | None = None
-    # Whether rows come as matrices only: such files do not name their columns.
+    # True: rows come as matrices only, from files that do not name their columns.
     by_place = False
 
     def __init__(
@@ -631,7 +631,7 @@ class RowDecoder:
         self.owners: dict[str, Any] = {
             OWNERS[role]: decoders[role](schema) for role in (schema.owners if owned else ())
         }
-        # Of all columns that are read, in their order.
+        # Lookups of all columns that are read, in order.
         self._lookups: list[Any] = [lookup for _, _, lookup in self._columns]
         self._lookups += [] if self.labels is None else [self.labels]
         self._lookups += self.owners.values()
@@ -846,7 +846,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 class CsvSource(Source):
     """Source of a delimited text file."""
 
-    # Where the schema names none.
+    # Used if the schema names none.
     delimiter = ","
 
     def _named(self, schema: TableSchema) -> TableSchema:
@@ -1088,7 +1088,7 @@ def column_types(file: str, schema: Any) -> dict[str, Any]:
     return dict(zip(names, schema.types, strict=True))
 
 
-# What a schema may say of a column, by the beginnings of its type's name in any library.
+# Facts that a schema may state of a column, by prefixes of its type's name in any library.
 TYPES = {
     "bounds": ("int", "uint", "float", "double", "half", "decimal", "null"),
     "boolean": ("bool",),
@@ -1304,7 +1304,7 @@ class ArrowSource(_Columnar):
                     source = stack.enter_context(pa.OSFile(self.path))
             with _by_arrow(self.file):
                 reader = stack.enter_context(_opened(source, data, names))
-            # Of a file; a stream does not say it.
+            # Only a file has a number of batches, a stream has none.
             n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
                 with _by_arrow(self.file):
@@ -1609,7 +1609,7 @@ def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
 
 # numpy's .npz files with X and y, a block of rows at a time.
 #
-# Nothing that a file declares is believed: sizes of arrays have to be those of the members that
+# No declaration in a file is trusted: sizes of arrays have to be those of the members that
 # hold them, and rows have to fit into their share of the room before any of them is read.
 
 
@@ -1749,7 +1749,7 @@ class _Member:
         if differs or min(self.shape, default=0) < 0:
             raise ValueError("the size differs from the declared one")
         self._stream = stream
-        # Where rows are scattered over the whole array.
+        # Rows are scattered over the whole array.
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
         self._columns: Columns | None = None
         self._at = 0

@@ -149,7 +149,7 @@ class PrivateEstimator(Released):
     ledger: PrivacyLedger | None
     n_threads: int | None
 
-    # What a fit takes besides rows and labels.
+    # Arguments of a fit besides rows and labels.
     _takes: tuple[str, ...] = ("groups", "sample_weight")
 
     def __sklearn_clone__(self: Fitted) -> Fitted:
@@ -227,7 +227,7 @@ class PrivateEstimator(Released):
         """Return the published attributes, computed from the released numbers only."""
 
     def _occasion(self) -> Occasion:
-        """Facts about this fit that the statement adds to its plan."""
+        """Return the facts about this fit that the statement adds to its plan."""
         limited = getattr(self, "max_iter", None) is not None
         uncovered = ("max_iter",) if limited else ()
         return occasion_of(self, tests_of(type(self)), uncovered=uncovered)
@@ -266,7 +266,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         return checked
 
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
-        """Coefficients and intercepts."""
+        """Return the coefficients and intercepts."""
         found = linear_attributes(released, plan.intercept_scaling)
         return found | {"_fitted_loss": plan.score_loss}
 

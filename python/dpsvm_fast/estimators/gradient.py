@@ -70,9 +70,9 @@ class Continuation(NamedTuple):
     n_calls: int
     # "row" or "person".
     unit: str
-    # That the ledger was charged for in all calls; none where one was charged for all rows.
+    # Periods that the ledger was charged for in all calls; empty if it was charged for all rows.
     periods: tuple[str, ...]
-    # Whether the statement is about the rows of the last call alone, which no other has seen.
+    # The statement is about the rows of the last call alone, which no other call has seen.
     apart: bool
 
 

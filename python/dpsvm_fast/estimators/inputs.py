@@ -562,7 +562,7 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
     except MemoryError:
         raise
     except Exception:
-        # What it says may quote an id.
+        # The error's message may quote an id.
         ids = None
     if ids is None:
         raise InvalidParameterError(
@@ -650,7 +650,7 @@ def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[n
     return np.asarray(factors / factors.max())
 
 
-# What scikit-learn's validation learns about X, published with the rest.
+# Facts that scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
 

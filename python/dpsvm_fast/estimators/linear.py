@@ -31,14 +31,14 @@ Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 class PipelineClassifier(Probabilities, PrivatelyTrained):
     """Base of classifiers that map rows by released numbers before training."""
 
-    # What a fit publishes.
+    # Published by a fit.
     lift_: float
     lift_coef_: NDArray[np.float64] | None
     bounds_: Bounds | None
     centre_: NDArray[np.float64] | None
     whitening_: NDArray[np.float64] | None
 
-    # What a subclass is made with.
+    # Parameters of a subclass.
     bounds: Any
     mechanism: str
     whiten: bool | str

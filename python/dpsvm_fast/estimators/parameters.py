@@ -114,7 +114,7 @@ def plain(test: Callable[[Any], Any]) -> Test:
 
 # Numbers whose products with others stay in the floats.
 within = real(SMALLEST, LARGEST)
-# What the solvers take.
+# Ranges that the solvers accept.
 smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 
 

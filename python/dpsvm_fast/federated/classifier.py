@@ -127,7 +127,7 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
     sensitivity = None
     if training is not None and noise is not None:
-        # What one row or person changes in one party's weighted model, factor by factor.
+        # Sensitivity of one party's weighted model to one row or person, factor by factor.
         rounding = noise.codec.rounding(noise.size)
         sensitivity = Sensitivity.of(
             training,

@@ -66,7 +66,7 @@ def _prepare_environment() -> None:
 require("flwr", "cryptography")
 _prepare_environment()
 with warnings.catch_warnings():
-    # What Flower's own dependencies warn each other of is no news to users.
+    # Deprecations among Flower's own dependencies do not concern users.
     warnings.simplefilter("ignore", DeprecationWarning)
     from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp

@@ -41,7 +41,7 @@ from dpsvm_fast.rounding import (
 if TYPE_CHECKING:
     from dpsvm_fast.federated.spec import FederatedSpec
 
-# What a party fits, and how far one unit can move its contribution.
+# Fit of one party, and how far one unit can move its contribution.
 #
 # Party i holds n_i rows of norm at most :math:`\kappa_t`, or rows of n_i persons whose losses count
 # by their mean, and contributes :math:`w_i \Pi_R(f_i)`,
@@ -151,7 +151,7 @@ class LocalTraining:
     def solver_radius(self) -> float:
         """Distance of a computed contribution from the exact one, rounded up."""
         natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
-        # Of weights before the projection.
+        # Bound on weights before the projection.
         largest = mul_up(2.0, max(natural, self.model_norm))
         rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, largest))
         return add_up(mul_up(self.spec.tol, self.by_record), rounded)
@@ -243,7 +243,7 @@ DEVIATIONS = 14
 MIN_BITS, MAX_BITS = 4, 24
 # Assumed advantage of any feasible observer of the protocol over one who sees the sum alone.
 COMPUTATIONAL = 2.0**-80
-# What a round is allowed for all its distances together; that of a round is below.
+# Limit on the sum of all distances of a round; a round stays below it.
 DISTANCE_ALLOWED = 2.0**-79
 # A share of zero is stated as this: the formulas are positive, however small.
 MIN_DISTANCE = 1e-300

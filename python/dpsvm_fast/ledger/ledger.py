@@ -388,7 +388,7 @@ class PrivacyLedger:
         self._whole._record(self._charges(event, unit, by_age=by_age), label)
 
     def _charges(self, event: PrivacyEvent | Events, unit: str | None, *, by_age: bool) -> Charges:
-        """Events, each with the periods that it is charged to; none for all rows.
+        """Return events, each with the periods that it is charged to; none for all rows.
 
         Events of another unit are refused; None means that of the ledger.
         """
@@ -728,7 +728,7 @@ class PrivacyLedger:
             pass
 
     def _compositions(self) -> Compositions:
-        """For each period the composition of what ``_records`` charge it."""
+        """Return for each period the composition of what ``_records`` charge it."""
         known, count = self._composed
         if count < len(self._records):
             new_events: dict[str, list[PrivacyEvent]] = {}
@@ -740,13 +740,13 @@ class PrivacyLedger:
         return known
 
     def _current(self) -> Compositions:
-        """Compositions of the periods of this handle, up to date; needs the lock of the whole."""
+        """Return up-to-date compositions of this handle's periods; needs the lock of the whole."""
         self._whole._catch_up()
         known = self._whole._compositions()
         return {name: known[name] for name in self._charged or known}
 
     def _by_period(self) -> list[tuple[PrivacyEvent, ...]]:
-        """Events that touch the rows of each period."""
+        """Return events that touch the rows of each period."""
         history = self.history
         return [
             tuple(one.event for one in history if not one.periods or name in one.periods)
@@ -780,9 +780,9 @@ class PrivacyLedger:
         return found
 
     def _refusal(self, events: Events, name: str, before: AnyComposition) -> str:
-        """Budget, spent and asked, in one sentence each."""
+        """Return budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
-        # What was admitted is within the budget.
+        # Admitted spends are within the budget.
         spent = min(before.epsilon(self.delta, quick=True), self.epsilon)
         where = f" on {name}" if name else ""
         text += f"({self.adjacency}); spent{where} at that delta: at most epsilon={spent:.6g}; "

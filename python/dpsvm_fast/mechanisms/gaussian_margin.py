@@ -308,7 +308,7 @@ class GaussianMargin(Plan):
         """Refuse settings whose noise scale would not be positive and finite."""
         if not self.pure:
             check_delta_of_gaussian(self.delta)
-        # What the solver takes, before anything is spent.
+        # Ranges of the solver, checked before anything is spent.
         check_range("data_norm", self.data_norm, "the bound on the norm of rows", 1e-15, 1e15)
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")

@@ -74,7 +74,7 @@ class Rows(Protocol):
 
     n_threads: int
     low_memory: bool
-    # Whether the plan is shown.
+    # True: show the plan.
     verbose: bool
     # Told how many steps are done, and of how many; both are public.
     on_step: OnStep | None
@@ -173,7 +173,7 @@ class Plan(ABC):
     statement.
     """
 
-    # Whether the events are those of rows of the last period, of the one before, and so on.
+    # True: the events are those of rows of the last period, of the one before, and so on.
     by_age: ClassVar[bool] = False
 
     @property

@@ -172,7 +172,7 @@ class PublicMap:
             data = np.clip(data, low, self.high)
             return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
         rows = X.astype(np.float64)
-        # What overflows is clipped, or shrunk with its row by ``apply``.
+        # Overflowing entries are clipped, or shrunk with their row by ``apply``.
         with np.errstate(over="ignore"):
             if self.offset is not None:
                 rows -= self.offset
@@ -181,7 +181,7 @@ class PublicMap:
         return np.clip(rows, self.low if self.floor is None else self.floor, self.high)
 
     def _apply_csr(self, X: Any) -> Any:
-        """As ``apply`` for CSR: zeros are mapped to zeros."""
+        """Do the work of ``apply`` for CSR: zeros are mapped to zeros."""
         rows = self.entries(X)
         if self.constant > 0.0:
             last = np.full((X.shape[0], 1), self.constant)

@@ -56,7 +56,7 @@ class Budget:
         totals = of_events(events)
         if self.delta == 0.0:
             return totals_fit(totals, epsilon, delta)
-        # What a ledger tries first, so as to have it ready for the events to come, is in vain here.
+        # A ledger first computes what later events reuse; that would be wasted here.
         return totals_delta(totals, epsilon) <= delta
 
     def share(self, share: float, delta: float) -> float:
@@ -202,7 +202,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
         branches = tuple(allot(c, own, part) for c, part in zip(candidates, parts, strict=True))
         return Budgets(branches=branches, refits=refits, selection=selection)
 
-    # What the refit leaves: exactly where epsilons add up, else about.
+    # Left by the refit: exactly where epsilons add up, else about.
     left = budget.epsilon
     if refits and budget.delta == 0.0:
         left = add_down(budget.epsilon, -refits[0].budget.epsilon)

@@ -245,7 +245,7 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
     """Return integers proportional to the probabilities of the parts, for ``add_remove``."""
     whole = 2**20
     chosen_by = max(1, round(validation_fraction * whole))
-    # Of parts alike, so that the sum is in the range of the sampler for any number of candidates.
+    # Rounded: the sum stays in the range of the sampler for any number of candidates.
     return np.array([chosen_by * n_candidates, *[whole - chosen_by] * n_candidates], dtype=np.int64)
 
 

@@ -245,8 +245,8 @@ PARAMETERS_OF_NOISE = Entry(
 # Parameters of constructors: how each is written, and what a value from a file has to be.
 
 
-# Of a process, a machine or a run, and not of a model. The seed of private noise would let whoever
-# reads the file subtract the noise.
+# Settings of a process, a machine or a run, not of a model. The seed of private noise would let
+# whoever reads the file subtract the noise.
 NOT_SAVED = ("ledger", "n_threads", "n_jobs", "random_state")
 
 
@@ -370,8 +370,8 @@ def _checked_degree(name: str, value: Any) -> Any:
 FLOATS = {"float64": np.float64, "float32": np.float32}
 MAX_DEGREES = 1000
 
-# What no file changes: with other values a fit learns from rows, or a file decides what is run or
-# read when the model is used.
+# Parameters that no file changes: with other values a fit learns from rows, or a file decides
+# what is run or read when the model is used.
 FIXED = {
     "strategy": "constant",
     "keep_empty_features": True,
@@ -390,7 +390,7 @@ NUMBERED = {
     ),
     "read": lambda name, one: math.nan if isinstance(one, dict) else plain_from(name, one),
 }
-# Of scikit-learn's parameters that are not plain, or for which a fit accepts more: what is accepted
+# scikit-learn's parameters that are not plain, or for which a fit accepts more: accepted values
 # in a file, how they are written and how they are read.
 SCIKIT: dict[str, dict[str, Any]] = {
     "categories": {
@@ -589,7 +589,7 @@ MAPPED: Entries = {
     "temperature_": POSITIVE,
 }
 LIFT: Entries = {"lift_": plain(NonNegative)}
-# What weights are of comes before them.
+# The features that weights belong to come before them.
 LIFTED: Entries = {
     "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
     "gamma_": plain(Positive, none=True),

@@ -51,7 +51,7 @@ from dpsvm_fast.verification.losses import (
 from dpsvm_fast.verification.objective import event_delta
 from dpsvm_fast.verification.sampled import FIRST_POINTS, MAX_POINTS, Losses, composed_delta
 
-# What is known of lists of events, once it is known which branches a record meets.
+# Bounds for lists of events, given the branches that a record meets.
 
 
 Array = NDArray[np.float64]
@@ -340,7 +340,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
 # bound".
 
 
-# What the roundings of one Gaussian delta may come to, and of each outcome's loss.
+# Largest rounding error of one Gaussian delta, and of each outcome's loss.
 MIN_ROUNDING = 1e-9
 
 
@@ -427,7 +427,7 @@ ROUNDING = 1e-11
 EPSILON_SLACK, LARGEST_EPSILON = 1e-12, 1e5
 # Values of the sum of all losses but the Gaussian one that are gone through, and curves.
 MAX_ATOMS, MAX_AT_ONCE = 5_000_000, 2
-# Of those that are looked at when points of a curve are chosen.
+# Values looked at when points of a curve are chosen.
 MAX_INSPECTED = 2000
 # How many of them are gone through at once.
 CHUNK = 2**18

@@ -74,7 +74,7 @@ BEND = 0.03025
 # Values of the largest number this near to each other share a law of Xi, and stand where two of
 # them are.
 TOGETHER = 0.05
-# What the first of two losses has of the level, at least and at most, and levels looked at.
+# Smallest share of the level of either of two losses, and levels looked at.
 MIN_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
 # CERTAIN, its payoff counts as 1.
@@ -82,7 +82,7 @@ BEYOND, CERTAIN = 38.5, 60.0
 # All roundings together, and more than what underflows: no function does above 1e-310, and weights
 # add up to 1.
 ROUNDING, SMALLEST = 1e-9, 1e-308
-# What one bound takes before the law of Xi.
+# Work of one bound before the law of Xi.
 WORK_OF_BOUND = 1e6
 
 UNIT = 2.0**-53
@@ -355,7 +355,7 @@ class _Sum:
         if ratio == 0.0:
             add(w, masses)
             return
-        # Where even the cap makes no difference to the result, the cap is taken.
+        # Take the cap where even that makes no difference to the result.
         kept = np.zeros(w.size, dtype=bool)
         for level in {levels[0], levels[2]}:
             most = masses * np.interp(w + cap, knots, self._payoff.heights(level))
@@ -542,7 +542,7 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
             logs = np.log(masses) + tilt * np.append(grid, T)
         one = logsumexp(logs, axis=1, keepdims=True)
         inside, error = _power(np.exp(logs - one)[:, :points], n - 1)
-        # What lies above the grid is above the cap: the caller puts it there.
+        # Mass above the grid is above the cap: the caller puts it there.
         lost = np.maximum(1.0 + error - inside.sum(1, keepdims=True), 0.0)
         total = np.exp((n - 1) * one) * (1.0 + ROUNDING)
         law = inside * np.exp(-tilt * grid) * total
@@ -710,7 +710,7 @@ def objective_delta(
         # A far tail may not be computable; delta only falls in epsilon.
         price = {"kappa": kappa, "jacobian": jacobian}
         return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, **price, **how)
-    # What the roundings of a closed form may come to, and what underflows.
+    # Rounding errors of a closed form, and underflow.
     return min(1.0, min(bounds) * (1.0 + 1e-12) + SMALLEST)
 
 

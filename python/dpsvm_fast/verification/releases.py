@@ -325,7 +325,7 @@ WHITENINGS = {"private_linear": 3, "private_kernel": 3}
 COUNTED = ("classes", "cells", "metrics")
 
 
-# What the weights of running sums are multiples of.
+# Weights of running sums are multiples of this.
 FACTOR_GRID = 2.0**-6
 
 
@@ -336,7 +336,7 @@ class _Sum(NamedTuple):
     exchanged: float
     # One number, a vector, a matrix, or a square one.
     form: str
-    # What sums are multiples of: noise on a grid at least as fine needs no rounding.
+    # Sums are multiples of this: noise on a grid at least as fine needs no rounding.
     free_grid: float = 0.0
 
 
@@ -698,7 +698,7 @@ def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
     return math.inf if noise.beta is None else noise.beta * s.total
 
 
-# Whether the numbers in the statement of a search follow from each other.
+# Consistency of the numbers in the statement of a search.
 
 
 def check_selection(statement: SelectionStatement) -> list[str]:
@@ -722,7 +722,7 @@ def check_selection(statement: SelectionStatement) -> list[str]:
 SHARE_SLACK = Fraction(1, 2**50)
 # Rounding of an entry of a person's second moments, at most 1, for both neighbours.
 PERSON_ROUNDING = 2.0 * (2.0**-40 + 2.0**-53)
-# What a grid step adds beside half a step on either side, for rounding before it.
+# Relative excess over half a grid step on either side, for rounding before it.
 GRID_EXCESS = 2.0**-20
 # Integers are added modulo this.
 MODULUS = 2**48
@@ -933,7 +933,7 @@ def _local_problems(statement: FederatedStatement) -> list[str]:
     return [] if holds else ["local_epsilon is below that of one party's own noise"]
 
 
-# What has to follow in a statement of each kind, besides the total and what is inside it.
+# Check of a statement of each kind, besides the total and what is inside it.
 CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
     PrivacyStatement: check_fit,
     SelectionStatement: check_selection,
