@@ -659,7 +659,7 @@ class EvaluatedRows:
         # groups every row is a person.
         self._persons = np.empty(0, dtype=np.int64)
         self._shares = np.empty(0)
-        # All rows, or persons, have equal weights.
+        # True: all rows, or persons, have equal weights.
         self.alike = "sample_weight" not in owners
 
     @property

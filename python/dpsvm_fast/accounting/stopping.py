@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 
 # More than the rounding of one formula here, relative to the numbers in it.
 ERROR = 1e-13
-# The same for chords of several hundred nodes: proportional to their number, not their distances.
+# Error of chords of several hundred nodes: proportional to their number, not their distances.
 SUM_ERROR = 1e-11
 # Cells of u, and the least u but 0. Lines that bound B, and nodes of the chords of h.
 CELLS, FAR_CELLS, EVEN_CELLS, MIN_U, MAX_LINES, NODES = 400, 100, 100, 1e-20, 400, 1500

@@ -99,7 +99,7 @@ class ShardedRows:
             max_weight=max_weight,
             counted=estimator.adjacency == "replace_one",
         )
-        # Rows are not simply counted one by one.
+        # True: rows are not counted one by one.
         self._owned = bool(partitions.owners) or max_weight != 1.0
         self._weighted = "sample_weight" in partitions.owners or max_weight != 1.0
         self._weighted = self._weighted or class_weight is not None

@@ -1749,7 +1749,7 @@ class _Member:
         if differs or min(self.shape, default=0) < 0:
             raise ValueError("the size differs from the declared one")
         self._stream = stream
-        # Rows are scattered over the whole array.
+        # True: rows are scattered over the whole array.
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
         self._columns: Columns | None = None
         self._at = 0

@@ -72,7 +72,7 @@ class Continuation(NamedTuple):
     unit: str
     # Periods that the ledger was charged for in all calls; empty if it was charged for all rows.
     periods: tuple[str, ...]
-    # The statement is about the rows of the last call alone, which no other call has seen.
+    # True: the statement is about the rows of the last call alone, which no other has seen.
     apart: bool
 
 

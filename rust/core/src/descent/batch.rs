@@ -152,7 +152,7 @@ pub trait Summation<T>: Sync {
         sum: &mut ExactSum,
         scratch: &mut LeafScratch<T>,
     ) -> Result<()>;
-    /// Where the sum keeps what belongs to each weight.
+    /// Place of each weight in the sum.
     fn places(&self) -> Places<'_>;
 }
 

@@ -1,4 +1,4 @@
-//! What passes over dense and over sparse rows share: the rule, the weights as they are read, room.
+//! Common parts of passes over dense and sparse rows: the rule, the weights as read, scratch space.
 
 use crate::descent::clipping::Clip;
 use crate::descent::exact_leaf::Tile;
@@ -45,7 +45,7 @@ impl Precision for f64 {}
 pub struct Rule {
     /// The loss.
     pub loss: SmoothLoss,
-    /// How contributions are bounded.
+    /// Bound on contributions.
     pub clip: Clip,
     /// Coefficients of sparse rows are multiples of this.
     pub coefficient_grid: f64,

@@ -306,7 +306,7 @@ fn add_line<S: Simd, U: Real, T: Real, const V: usize>(
     }
 }
 
-/// The same for lines of one number, in the precision of `A`.
+/// Inner product of a row and `b`, lines of one number, in the precision of `A`.
 #[inline(always)]
 fn dot<A: Real, U: Real, T: Real>(Row { index, value }: Row<'_, U>, b: &[T]) -> f64 {
     let mut sums = [A::default(); CHAINS];

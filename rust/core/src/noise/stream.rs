@@ -129,7 +129,7 @@ pub struct Stream {
     state: [u32; WORDS],
     /// The words made last.
     blocks: [Block; BATCH],
-    /// How many of them are used up.
+    /// Number of used words.
     used: usize,
 }
 

@@ -1,6 +1,6 @@
 //! Dense records in files, where memory has no room for them: entries in one, classes in another.
 //!
-//! What is read is checked as if it came from anywhere: entries are multiples of [`ROW_GRID`], norms
+//! Files are not trusted: entries are multiples of [`ROW_GRID`], norms
 //! are computed anew from their squares, which are exact, and are at most 1. So a file that was
 //! changed is refused, or holds other rows within the same bounds, and no sum moves further than
 //! `docs/proofs/gradient_perturbation.md` says.

@@ -173,10 +173,10 @@ struct PersonGrams {
     block: Vec<f64>,
     /// Its sum of outer products, in integers.
     own: Vec<f64>,
-    /// Of the last persons before, at most [`EXACT_ROWS`], in units of [`GRAM_UNIT`].
+    /// Sum over the last persons, at most [`EXACT_ROWS`], in units of [`GRAM_UNIT`].
     partial: Vec<f64>,
     added: usize,
-    /// Of all before those.
+    /// Sum over all persons before those.
     total: Vec<i128>,
 }
 

@@ -73,7 +73,7 @@ pub fn resize<T: Clone + Default>(vec: &mut Vec<T>, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// What an iterator of known length gives.
+/// Collects an iterator of known length.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].

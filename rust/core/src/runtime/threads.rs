@@ -162,7 +162,7 @@ pub(super) fn share(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Syn
     pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
 }
 
-/// What one block alone uses, so that it never waits.
+/// Locks a slot that only one block uses, so that it never waits.
 pub(super) fn own<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

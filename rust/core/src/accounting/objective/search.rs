@@ -13,10 +13,10 @@ const MAX_STEPS: usize = 200;
 /// Relative width at which the search for `sigma` ends.
 const TOLERANCE: f64 = 1e-12;
 
-/// The same where the curve comes from a convolution, whose own error is larger.
+/// Tolerance where the curve comes from a convolution, whose own error is larger.
 const COARSE_TOLERANCE: f64 = 1e-9;
 
-/// How the Jacobian's share depends on the noise.
+/// Dependence of the Jacobian's share on the noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Curvature {
     /// [`Jacobian::Kappa`], the same for every noise.

@@ -54,7 +54,7 @@ pub struct Lifted {
     pool: Option<Arc<ThreadPool>>,
 }
 
-/// What happens to the inner products `<Phi_j, u_i>` of one record.
+/// Map of the inner products `<Phi_j, u_i>` of one record.
 pub trait RecordMap<T>: Sync {
     /// Replaces the inner products by the coefficients of `u_i`; what it returns is added up.
     /// There is `room` for the scores of a record.
@@ -218,7 +218,7 @@ fn unit(rows: &Rows<'_>) -> f64 {
     libm::ldexp(1.0, 2 * bounds.exponent()) / square * (1.0 - 8.0 * f64::EPSILON)
 }
 
-/// What each entry of the upper triangle is multiplied with, row by row.
+/// Factor of each entry of the upper triangle, row by row.
 fn factors(order: usize, unit: f64) -> Result<Vec<f64>> {
     let mut factors = filled(order * (order + 1) / 2, std::f64::consts::SQRT_2 * unit)?;
     let mut at = 0;

@@ -1,6 +1,6 @@
 //! The loss of one record: which scores it sees, its gradient and Hessian.
 //!
-//! Of all ellipsoids a record's loss sees its target and those of the other classes, in this
+//! A record's loss depends on its target ellipsoid and those of the other classes only, in this
 //! order: `(K - 1) M + 1` scores. The other ellipsoids of its own class take no part.
 
 use crate::error::Result;

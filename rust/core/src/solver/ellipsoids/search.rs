@@ -41,7 +41,7 @@ pub struct ConeSearch<'o, 'p> {
     floor_points: u32,
 }
 
-/// How the search ended.
+/// Result of the search.
 pub struct Found {
     /// The last point; `None` where nothing finite was found.
     pub point: Option<EllipsoidPoint>,

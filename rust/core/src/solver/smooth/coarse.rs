@@ -27,7 +27,7 @@ const MIN_SCALE: f64 = 1e-20;
 /// Curvature of a column over lambda up to which the matrix is safe from rounding.
 const MAX_RATIO: f64 = 1e12;
 
-/// What is known of the entries of a column.
+/// Sums over the entries of a column.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ColumnSums {
     /// Their sum.

@@ -183,7 +183,7 @@ struct SmoothFit<'j, 'a> {
     labels: &'j [i64],
     weights: &'j [f64],
     linear: Option<&'j [f64]>,
-    /// Where to begin, in the solver's units, score after score.
+    /// Initial weights in the solver's units, score after score.
     start: Option<Vec<f64>>,
     settings: &'j SmoothSettings,
     scaled: Scaled,

@@ -198,7 +198,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         Ok(weights)
     }
 
-    /// Where the loss does not see the mean of the weights over the classes, that mean is known:
+    /// If the loss ignores the mean of the weights over the classes, that mean is known:
     /// `-mean B / lambda`.
     fn start(&self) -> Result<Vec<f64>> {
         let problem = self.problem;

@@ -23,7 +23,7 @@ pub struct NewtonPoint {
 pub struct Room<T> {
     /// The solution.
     pub x: Vec<T>,
-    /// What is left of the right side.
+    /// Residual of the linear system.
     pub residual: Vec<T>,
     /// The direction.
     pub conjugate: Vec<T>,

@@ -26,7 +26,7 @@ const TOGETHER: f64 = 0.05;
 /// Covers the rounding of sums, normal tails and exponentials.
 const ROUNDING: f64 = 1e-9;
 
-/// How finely the integral is cut; every cut is rounded towards more.
+/// Resolution of the integral; every cut is rounded towards more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid {
     /// Grid of the payoff and of `X`.
@@ -35,7 +35,7 @@ pub(super) struct Grid {
     pub stride: usize,
     /// Nodes that share a law of `X`.
     shared: usize,
-    /// What the rule misses at most, relatively.
+    /// Largest relative error of the rule.
     missed: f64,
 }
 

@@ -83,7 +83,7 @@ fn payoffs(
     while done < levels.count {
         search.interrupt.check()?;
         if found.last().is_some_and(|&last| last <= NOTHING) {
-            // What holds at one epsilon holds at all larger ones.
+            // A bound at one epsilon holds at all larger ones.
             found.resize(levels.count, NOTHING);
             break;
         }

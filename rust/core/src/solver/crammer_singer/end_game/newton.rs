@@ -16,7 +16,7 @@ const WIDE_ENTRIES: usize = 600;
 /// Relative residual at which a Newton step's linear system counts as solved.
 const CG_TOLERANCE: f64 = 1e-4;
 
-/// Which way to go on the face.
+/// Direction of a step on the face.
 pub enum Step {
     /// Towards the minimum of the quadratic.
     Newton(Vec<f64>),
@@ -33,7 +33,7 @@ pub struct Free {
     pub start: Vec<usize>,
     /// Entries of each row, flat.
     pub of_row: Vec<u32>,
-    /// Where each free row's entries begin in `of_row`, and the end.
+    /// First entry of each free row in `of_row`, and the end.
     pub row_start: Vec<usize>,
     /// Gram matrices among the entries of each class, row-major, one after the other.
     blocks: Blocks,

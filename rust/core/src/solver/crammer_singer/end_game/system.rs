@@ -157,7 +157,7 @@ struct Strip<'s> {
     dense: &'s [f64],
     /// Rows inside their simplex there, and where the class is among theirs.
     members: &'s [(u32, u32)],
-    /// Of every class of a row, and those of each row together; or one share of all classes.
+    /// Shares of every class of a row, and sums over each row; or one share of all classes.
     shares: &'s [f64],
     sums: &'s [f64],
     class: usize,

@@ -1,6 +1,6 @@
 //! Zero as the minimiser.
 //!
-//! Where many classes overlap in few columns, no weights are better than none. That is so if and only
+//! If many classes overlap in few columns, zero weights may be optimal. They are so if and only
 //! if there are duals without a share of the rows' own classes that make the weights 0:
 //!
 //! ```text
@@ -27,10 +27,10 @@ use crate::solver::crammer_singer::simplex::settle;
 const MOST: usize = 8;
 /// Newton steps at most.
 const STEPS: usize = 12;
-/// What a step may leave of the weights at most, else zero seems out of reach: .9 made fits with other
-/// minimisers a tenth to a fifth slower at C = 10, this a tenth at most.
+/// A step that leaves more of the weights than this makes zero seem out of reach: .9 made fits with
+/// other minimisers a tenth to a fifth slower at C = 10, this a tenth at most.
 const SLOW: f64 = 0.77;
-/// Root mean square of what a step may change the logarithms of the shares by.
+/// Largest root mean square change of the logarithms of the shares by a step.
 const LONGEST: f64 = 0.2;
 /// Most that it may change one by.
 const FARTHEST: f64 = 30.0;
@@ -45,7 +45,7 @@ const WAVE: usize = 64;
 #[derive(Default)]
 struct Block {
     rows: Vec<u32>,
-    /// Where the shares of each row begin, and the end.
+    /// First share of each row, and the end.
     start: Vec<usize>,
     classes: Vec<u32>,
     shares: Vec<f64>,
