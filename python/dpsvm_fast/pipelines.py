@@ -300,9 +300,9 @@ def _fitted_leaves(pipeline: Any) -> list[Step]:
 # How scikit-learn writes a step that does nothing.
 NOTHING = ("passthrough", "drop")
 
-# Those of scikit-learn that make sparse rows of text, for which its release 1.6 has no tags.
+# scikit-learn's steps that make sparse rows of text, for which its release 1.6 has no tags.
 HASHES = ("FeatureHasher", "HashingVectorizer")
-# Those of scikit-learn that map each row by itself. Its tags do not tell: a
+# scikit-learn's steps that map each row by itself. Its tags do not tell: a
 # GaussianProcessRegressor needs no fit to predict, but a fit keeps all rows; a PatchExtractor makes
 # several rows of one.
 STATELESS = (*HASHES, "AdditiveChi2Sampler", "Binarizer", "FunctionTransformer", "Normalizer")

@@ -415,7 +415,7 @@ def _cell(plan: NoisePlan, path: str) -> str:
 
 # Work of one core at 56e9 a second, as measured with 1,000 classes.
 FLOPS_AN_HOUR = 2e14
-# From half an hour on.
+# Half an hour and more.
 MANY_FLOPS = 0.5 * FLOPS_AN_HOUR
 
 # The z with 95 % of a standard normal variable above -z.
@@ -502,7 +502,7 @@ def plan_noise(
     n_classes = estimator.classes.size
     facts = Facts(n_features=n_features, n_classes=n_classes, unit=unit)
     mechanism: Any = estimator.plan(facts)
-    # Refuses budgets whose noise cannot be drawn.
+    # Refuse budgets whose noise cannot be drawn.
     events = mechanism.events
     shared: dict[str, Any] = {
         "estimator": type(estimator).__name__,
@@ -580,7 +580,7 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
         return None
     needed = 1
     if mechanism.whiten is not True:
-        # More than any data set has, where no number of rows is enough.
+        # More rows than any data set has, if no number of rows is enough.
         needed = bisect.bisect_left(range(2**53), 1, lo=1, key=mechanism.worth_whitening)
     together = joined_parameter(*(each.mu for each in mechanism.whitenings))
     return Whitening(
@@ -675,7 +675,7 @@ def _decision(
     By default rows have norm 1, the constant feature included.
     """
     score = weight_deviation * row_norm
-    # A difference of two rows of W has at most so much of the norm of W.
+    # A difference of two rows of W has at most this share of the norm of W.
     apart = math.sqrt(2.0) if loss.n_scores > 1 else 1.0
     return Decision(
         weight_deviation=weight_deviation,

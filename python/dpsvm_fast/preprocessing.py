@@ -1109,7 +1109,7 @@ def _farthest(distances: Array, scale: Array | None) -> float:
     return largest * float(np.linalg.norm(corner / largest)) * slack
 
 
-# More would not fit in memory with a column's rows, and could hardly be distinguished.
+# More would not fit in memory with a column's rows, and could hardly be told apart.
 MAX_KNOTS = 1 << 16
 
 
@@ -1636,7 +1636,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
             centre="none",
             seed=_core.NoiseSource(None).public_seed() if seed is None else seed,
         )
-        # Memory that is lacking for the frequencies is lacking now.
+        # Fail now if there is no memory for the frequencies.
         features.map()
         return {"_features": features, "seed_": features.seed, "structure_": features.structure}
 

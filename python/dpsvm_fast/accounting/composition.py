@@ -100,7 +100,7 @@ Array = NDArray[np.float64]
 Group = tuple[float, float, int]
 Function = Callable[[float], float]
 
-# The smallest positive float, and where grids of losses end.
+# The smallest positive float, and the end of grids of losses.
 SMALLEST_DELTA, MIN_DELTA = math.ulp(0.0), 2.3e-308
 # Bound of the relative error of one function of scipy.special or numpy, generously; more than all
 # masses lost to underflow in one product.
@@ -129,8 +129,8 @@ NEARLY_SURE = 0.05
 # not end, shares of delta that distances may take. Then the result falls in a few close rounds.
 QUICK_MARGIN, COARSER, LITTLE_LEFT = 1e-4, 2.0, 1e-4
 SHARES, MAX_ROUNDS, CLOSER_ROUNDS = (0.5, 0.9), 20, 2
-# A loss is counted as infinite, and not as what it is as well, if that has at most the first share
-# of delta as its probability, and the second of epsilon: section "Tiny noise".
+# A loss counts as infinite instead of at its value if its probability is at most the first share
+# of delta, and the second of epsilon: section "Tiny noise".
 RARE_OF_DELTA, RARE_OF_EPSILON = 0.9, 0.01
 # Another round is worth its time if it leaves more delta by this factor. A close answer is hardly
 # ever below this share of a quick one.
@@ -199,7 +199,7 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
     distance : float in (0, 1)
     """
     quantile = float(ndtri(distance))
-    # A quantile too far to the right, a probability too large.
+    # Round quantile and probability up.
     quantile += QUANTILE_ERROR * (1.0 + abs(quantile))
     tail = math.exp(float(log_ndtr(mu + quantile)) * (1.0 - DISTANCE_ERROR)) * (
         1.0 + DISTANCE_ERROR
@@ -313,7 +313,7 @@ def largest(
     bounds.sort(key=itemgetter(0), reverse=True)
     found, asked, most = -math.inf, 0, 0 if quick else MAX_CLOSE_CHOICES
     if len(bounds) > most and not quick:
-        # One of these has a quick answer only: nobody looks closely at what is hardly larger.
+        # One of these keeps its quick answer: an answer hardly larger needs no closer look.
         found = min(min(top, ask(one, quick=True)) for top, one in bounds[: most + 1])
     for bound, one in bounds:
         if bound <= found:
@@ -373,7 +373,7 @@ def _choice_epsilon(
                 found = needed
                 break
     for _ in range(rounds if enough < found < math.inf else 0):
-        # At a point that is enough, what is needed is enough itself.
+        # If an epsilon suffices, so does the epsilon needed there.
         before = _left(choice, found, delta)
         found = min(found, ask(found))
         if found <= enough or _left(choice, found, delta) <= HARDLY_MORE * before:
@@ -465,7 +465,7 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
         found = profile(event, epsilon)
         if is_joint(event):
-            # Its values step up and down: chords between them may be far below one.
+            # Its values step up and down: chords between them may be far below a value.
             one = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
             found = min(found, Grid(one).delta(epsilon))
         alone.append(found)
@@ -490,7 +490,7 @@ def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> floa
         found = min(found, _delta(Mixture.of(choice), epsilon, quick=quick))
     if leak:
         found = min(1.0, add_up(leak, mul_up(add_up(1.0, -leak), found)))
-    # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
+    # Never 0, even on underflow: an event that is not pure has no guarantee with delta = 0.
     return found if choice.is_pure else max(found, SMALLEST_DELTA)
 
 
@@ -536,7 +536,7 @@ class Mixture(NamedTuple):
         """Return the content of totals, with or without the pure events."""
         sampled, curved = totals.sampled, totals.curved
         if sampled and any(map(_is_step, curved)):
-            # One direction after the other: steps of one record together with those of several.
+            # Directions in turn: steps of one record together with those of several.
             adjacency = totals.adjacency or ""
             ones = {
                 Grouped(SubsampledGaussianEvent(z, q, 1, adjacency), 1): n
@@ -810,7 +810,7 @@ class Gaussian:
             return 0.0 if epsilon >= 0.0 else min(1.0, round_up(-math.expm1(epsilon), 4))
         if math.isinf(self.mu) or epsilon == -math.inf:
             return 1.0
-        # Never 0, also where the value underflows.
+        # Never 0, even on underflow.
         sigma = div_down(1.0, max(self.mu, MIN_MU))
         return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, sigma)))
 
@@ -821,11 +821,11 @@ class Gaussian:
         return _core.gaussian_epsilon(delta, div_down(1.0, max(self.mu, MIN_MU)))
 
 
-# Outcomes of randomised responses that are gone through, fewer where each costs a Gaussian delta
+# Largest number of outcomes of randomised responses, smaller where each costs a Gaussian delta
 # or meets every node of a profile; milliseconds for all, where each costs one value of a profile.
 MAX_OUTCOMES, OUTCOMES_WITH_GAUSSIAN, OUTCOMES_WITH_PROFILE = 20_000, 2_000, 500
 LONGEST_SUM = 10.0
-# Share of a sum that one of its terms may be too large by.
+# Largest relative excess of a sum through one of its terms.
 HARDLY_NOTICED = 1e-9
 
 
@@ -865,7 +865,7 @@ def _with_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon
     """Return the delta of one objective event and few outcomes of randomised responses."""
     left = epsilon - losses - 8.0 * math.ulp(1.0 + epsilon + float(losses.max()))
     total, least = 0.0, 1.0
-    # From 0 outwards the profile falls: what is hardly noticed is not computed any more.
+    # From 0 outwards the profile falls: negligible terms are not computed.
     for i in np.argsort(np.abs(left)):
         x, mass = float(left[i]), float(masses[i])
         if mass * least > HARDLY_NOTICED * total:
@@ -892,7 +892,7 @@ def _outcomes(pure: tuple[tuple[float, int], ...], most: int) -> tuple[Array, Ar
     return losses, masses
 
 
-# No epsilon beyond this is searched for: it would say nothing. How closely a quick answer is.
+# No larger epsilon is searched for: it would be vacuous. Precision of a quick answer.
 LARGEST_SEARCHED, QUICKLY = 1e5, 1e-3
 
 
@@ -902,7 +902,7 @@ class Curve:
 
     profile: Function
     end: float = 1.0
-    # Other bounds that are less work: where epsilon is searched for, and for a quick answer.
+    # Cheaper bounds: to search for epsilon, and for a quick answer.
     above: Function | None = None
     quickly: Function | None = None
 
@@ -990,7 +990,7 @@ class Grid:
         costly: float = COSTLY_EVENTS,
     ) -> float:
         """Ask the law of each direction; the largest answer."""
-        # A point far below costs little, or else a curve that ends a little below does.
+        # A point far below costs little; otherwise a curve that ends a little below does.
         quick = all(is_quick(event) for event, _ in self.mixture.objective)
         far = FAR_ABOVE if quick else 8.0 * sum(count for _, count in self.mixture.objective)
         floor = next((floor for floor in FLOORS if delta > far * floor), FLOORS[-1])
@@ -1020,7 +1020,7 @@ def _distributions(
         return ()
     profiles = []
     objective = few_objectives(mixture.objective)
-    # Next to a loss far larger the fewest points will do.
+    # Next to a far larger loss the fewest points suffice.
     reaches = [count * reach(event) for event, count in objective]
     faint = FAINT * max(mixture.mu, *reaches, 0.0)
     n_costly = sum(
@@ -1052,7 +1052,7 @@ def _distributions(
     )
 
 
-# Deltas that basic composition is tried for.
+# Deltas to try with basic composition.
 LAST_RESORTS = (1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
 # A Gaussian part smaller than the first counts as one of that size; beyond the second no chords are
 # drawn beside it.
@@ -1237,7 +1237,7 @@ USUAL_POINTS = 32
 COMPOSED_POINTS = 64
 # A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
-# Beyond, e^epsilon is no number.
+# Beyond, e^epsilon overflows.
 LARGEST_EXPONENT = 700.0
 # A profile counts as ended where it is that close to its limit.
 CLOSE = 1.0 + 1e-6
@@ -1560,7 +1560,7 @@ def totals_fit(
 def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | None:
     """Return whether (epsilon, delta) is proved for one choice; None if not decided quickly."""
     gaussian = Totals(choice.adjacency, choice.mu_squared)
-    # Gaussian mechanisms alone are one, with a formula.
+    # Gaussian mechanisms alone are one Gaussian mechanism, with a formula.
     if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
         return True
     larger = choice.changed(few_digits)
@@ -1578,6 +1578,6 @@ def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
         alone = min(alone, _choice_epsilon(choice, delta, enough=epsilon))
     if alone <= epsilon or delta == 0.0 or alone - epsilon > nearly:
         return alone <= epsilon
-    # Near the end of a budget delta may show what a rounded epsilon does not; what the rest alone
-    # exceeds no smaller epsilon mends.
+    # Near the end of a budget delta may show what a rounded epsilon does not; no smaller epsilon
+    # repairs an excess of the rest alone.
     return _exact_delta(choice, epsilon) <= delta and _choice_delta(choice, epsilon) <= delta

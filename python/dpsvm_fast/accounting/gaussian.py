@@ -32,7 +32,7 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-# An epsilon of that size promises nothing.
+# Such an epsilon is vacuous.
 VACUOUS_EPSILON = 1e6
 
 

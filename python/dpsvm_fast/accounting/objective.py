@@ -47,19 +47,19 @@ MIN_COSTLY, MAX_COSTLY, COSTLY_TOTAL = 12, 96, 500.0
 # Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
 # of a second, and at most of those whose every point costs.
 MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
-# Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
-# is nearly all there is, and a point would cost 50 ms.
+# Jacobian of one score over the deviation of its loss from which it is counted in full: then it
+# is nearly all of the loss, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
-# From so many scores on, one value of a joint law may take a fifth of a second.
+# With this many scores, one value of a joint law may take a fifth of a second.
 VERY_MANY_SCORES = 10_000
-# A loss beyond this is too large for a grid that says anything.
+# A larger loss is too large for a useful grid.
 LARGEST_LOSS = 256.0
 
 # Beside a Gaussian loss: nodes between which chords are drawn, fewer where each takes a joint law
 # or meets many atoms, or the profile is nearly straight.
 MAX_NODES, JOINT_NODES, FEW_NODES, MAX_PAIRS = 800, 400, 128, 60_000
 NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
-# How closely the end of a curve is looked for; where a second curve starts, and its end.
+# Precision of the end of a curve; where a second curve starts, and its end.
 ROUGHLY, NEAR_END, CLOSELY = 1e-3, 0.9, 1e-9
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
@@ -389,7 +389,7 @@ def _costly_points(
     Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
     """
     if event.kappa is not None and _jacobian_share(event) > MOSTLY_JACOBIAN:
-        # Nearly all there is: it is counted in full.
+        # Nearly all of the loss: it is counted in full.
         event = replace(event, kappa=None, jacobian=_largest_jacobian(event))
     jacobian = event.n_scores * _jacobian_share(event) / event.sigma
     at = sorted({0.0, min(jacobian, MAX_EPSILON), min(jacobian + top, MAX_EPSILON)})
@@ -436,7 +436,7 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
 USUAL_CROSSINGS, SOONER, MAX_CROSSINGS = 10, 3.0, 200
 # A search ends where the sides of a jump are that near to each other, relatively.
 NEAR_JUMP = 5e-7
-# No smaller epsilon is a first try.
+# No smaller epsilon is tried first.
 SMALLEST_HIGH = 1e-3
 
 
@@ -463,7 +463,7 @@ def crossing(
         margin = 2e-13 * high / (high - low)
         middle = low + (high - low) * min(max(share, margin), 1.0 - margin)
         found = math.log(max(curve(middle), least)) - wanted
-        # Before a jump there is no slope to follow.
+        # There is no slope to follow before a jump.
         flat = found == log_low
         if found <= 0.0:
             weight_low *= 0.5 if weight_high <= 0.0 else 1.0
@@ -600,7 +600,7 @@ def _profile_between(
     """Return nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
     far = min(max(-low, high), MAX_EPSILON)
     near = min(max(low, -high, 0.0), 0.99 * far)
-    # Beyond 37 deviations a profile is nothing, and costly to compute.
+    # Beyond 37 deviations a profile is negligible, and costly to compute.
     last = min(far, MANY_REACHES * reach(event))
     if near < last:
         x, g = _curve(event, near, last, count)

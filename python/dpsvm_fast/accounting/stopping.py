@@ -57,7 +57,7 @@ CELLS, FAR_CELLS, EVEN_CELLS, MIN_U, MAX_LINES, NODES = 400, 100, 100, 1e-20, 40
 LARGEST_LOG_RATIO = 600.0
 # Weights that fall more slowly than this do not end for any purpose.
 MIN_FALL = 1e-280
-# A larger rho promises nothing.
+# A larger rho is vacuous.
 LARGEST_RHO = 1e3
 # Logarithms of alpha - 1 between which the best order of a Renyi divergence is sought.
 LOWEST, HIGHEST = -30.0, 30.0
@@ -206,7 +206,7 @@ class StoppingKernel:
         ratios = law.log_ratio(u[:, None], u[:, None] * slopes + starts)
         logs = np.maximum(ratios[:-1], ratios[1:]).min(axis=1)
         tops = law.weight(u[:-1])
-        # Cells where nothing is known count with all of their weight.
+        # Cells without a known bound count with all of their weight.
         hopeless = (logs > LARGEST_LOG_RATIO) | (
             tops * np.exp(-np.minimum(logs, LARGEST_LOG_RATIO)) < MIN_FALL
         )

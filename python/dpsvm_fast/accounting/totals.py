@@ -51,12 +51,12 @@ LAWS = ("sampled", "objective", "curved", "parallel")
 COUNTS = ("pure", "leaks", *LAWS)
 # More than the rounding of one logarithm or exponential; what no exponential is taken of.
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
-# Combinations of branches that are tried.
+# Largest number of combinations of branches to try.
 MAX_CHOICES = 40
-# Standard deviations below its mean that the loss of a joined step nearly never falls.
+# The loss of a joined step is almost never this many standard deviations below its mean.
 NEARLY_SURELY = 3.0
-# Binary digits of the larger amounts that are tried first: many totals share them, and what is
-# known of them.
+# Binary digits of the larger amounts to try first: many totals share them, and with them cached
+# results.
 FEW_DIGITS = 3
 
 
@@ -221,7 +221,7 @@ class _Charge(NamedTuple):
         self.totals.distance += Fraction(event.distance)
 
     def add_alternatives(self, event: AlternativesEvent) -> None:
-        # No alternative has a larger distance than the largest.
+        # No alternative exceeds the largest distance.
         exact, distance = without_distances(event)
         self.totals.distance += distance
         if exact is not None:

@@ -64,7 +64,7 @@ class PrivacyEvent(Record):
             raise InvalidTypeError(f"event: got {type(self).__name__}, which has no accounting")
         return add(self)
 
-    # Name of the number that says all about the event and adds up: squared for "mu".
+    # Name of the number that describes the event and adds up: squared for "mu".
     price: ClassVar[str] = ""
 
     @property
@@ -98,12 +98,12 @@ class PrivacyEvent(Record):
         return any(event.has_distance for branch in self.inside for event in branch)
 
 
-# More steps of one release than anyone takes; their number stays exact as a float.
+# Largest number of steps of one release; it stays exact as a float.
 MAX_STEPS = 10**9
 
-# Privacy laws of objective perturbation, each with the least number of scores it is about.
+# Privacy laws of objective perturbation, each with its least number of scores.
 OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
-# The compiled laws know no more scores than these.
+# Largest number of scores of the compiled laws.
 MAX_SCORES = 100_000
 
 
@@ -353,12 +353,12 @@ class DistanceEvent(PrivacyEvent):
 # Their guarantees, from those of the events inside, are proved in docs/proofs/private_selection.md.
 
 
-# Laws of the number of runs, each with the number that its mean has to exceed.
+# Laws of the number of runs, each with the number that its mean must exceed.
 STOPPING_LAWS = {"geometric": 1.0, "logarithmic": 1.0, "poisson": 0.0}
-# Means beyond this ask for more runs than anyone makes.
+# Larger means ask for more runs than anyone makes.
 MAX_MEAN = 1e9
 
-# Events that have others inside.
+# Events that contain others.
 NESTED = ("parallel", "alternatives", "random_stopping")
 
 Events = tuple[PrivacyEvent, ...]

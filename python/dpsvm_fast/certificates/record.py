@@ -211,14 +211,14 @@ class OmitIfDefault:
 
 
 Item = TypeVar("Item")
-# Any number of values, left out where there are none.
+# Any number of values, omitted if there are none.
 Several = Annotated[tuple[Item, ...], OmitIfDefault()]
 
 COUNT, PROBABILITY = Unit("count"), Unit("probability")
 
 Positive = Annotated[float, Range(0.0, open_low=True)]
 NonNegative = Annotated[float, Range(0.0)]
-# A share of all, but not nothing.
+# A positive share.
 Share = Annotated[float, Range(0.0, 1.0, open_low=True)]
 Probability = Annotated[float, Range(0.0, 1.0, open_high=True), PROBABILITY]
 OpenProbability = Annotated[float, Range(0.0, 1.0, open_low=True, open_high=True), PROBABILITY]
@@ -226,7 +226,7 @@ PRIVACY_LOSS = Unit("privacy loss (natural logarithm of a ratio of probabilities
 Epsilon = Annotated[float, Range(0.0, MAX_EPSILON, open_low=True), PRIVACY_LOSS]
 Delta = Annotated[float, Range(0.0, 1.0, open_high=True), PROBABILITY, check_delta]
 Count = Annotated[int, Range(1), COUNT]
-# A text with something in it.
+# A non-empty text.
 Text = Annotated[str, Pattern(r"\S")]
 Adjacency = Annotated[str, Options(*ADJACENCIES)]
 
@@ -344,7 +344,7 @@ class _Nested(_Kind):
         return value
 
     def read(self, name: str, value: Any) -> Any:
-        # Refused unread, so that nesting has an end.
+        # Refused unread, to limit nesting.
         if isinstance(value, Mapping) and value.get(self.kind.tag_field) in self.without:
             raise InvalidParameterError.of(
                 f"{self.kind.tag_field} in {name}",
@@ -426,7 +426,7 @@ class Record:
     tag: ClassVar[str] = ""
     # Version of the JSON; 0 if an enclosing record has one.
     VERSION: ClassVar[int] = 0
-    # Properties that are written too, for people, and compared when they are read.
+    # Properties that are also written, for people, and compared on reading.
     DERIVED: ClassVar[tuple[str, ...]] = ()
     _members: ClassVar[dict[str, Any]]
 
@@ -596,7 +596,7 @@ def _check_head(record: Mapping[str, Any], kind: type[Record]) -> None:
         raise InvalidParameterError.of("version", got=found, accepted=f"{known}{newer}")
 
 
-# Descriptions of fields are those of the docstring; there is no second place for them.
+# Descriptions of fields come from the docstring: there is one source for them.
 
 
 def definition_of(kind: type[Record], known: dict[str, Any]) -> dict[str, Any]:

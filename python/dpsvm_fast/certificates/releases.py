@@ -45,7 +45,7 @@ GRID_STEP = field.Unit("grid step")
 
 # The parts of a statement: records of numbers, each checked by itself.
 #
-# How the numbers hang together is what ``verify`` checks.
+# ``verify`` checks their consistency.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -479,7 +479,7 @@ ROUNDS = ("model", "gram")
 ADJACENCY = "replace_one"
 # Numbers of one party, on the grid, lie below this.
 ENCODABLE = 2**29
-# More parties than sums modulo 2**48 have room for; more rows or numbers than anyone has.
+# More parties than a sum modulo 2**48 has room for; more rows or numbers than anyone has.
 MAX_PARTIES, MAX_NUMBERS = 2**18, 2**40
 
 

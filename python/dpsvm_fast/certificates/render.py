@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 WIDTH = 88
-# Above the first epsilon a factor is not written out; above the second it excludes almost nothing.
+# Above the first epsilon a factor is not written out; above the second it is almost vacuous.
 LARGEST, MEANINGFUL = 100.0, 10.0
 
 CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
@@ -86,7 +86,7 @@ def notebook(text: str) -> str:
     for block in blocks or [""]:
         name, *lines = block.strip("\n").split("\n")
         if any(line.startswith("  - ") for line in lines):
-            # Lines that are further in go on.
+            # Lines with deeper indentation continue.
             joined = re.sub(r"\n {4,}", " ", "\n".join(lines))
             items = "".join(f"<li>{escape(line[4:])}</li>" for line in joined.split("\n"))
             parts.append(f"<details><summary>{escape(name)}</summary><ul>{items}</ul></details>")
@@ -285,7 +285,7 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
         return ()
     name = statement.mechanism.replace("_", " ")
     head = name if statement.loss == "none" else f"{name}, loss {statement.loss}"
-    # Runs that are alike, call after call, are described once.
+    # Identical runs of several calls are described once.
     runs = Counter(parts)
     if len(runs) > 1:
         head += f"; noisy sums for {_listed([part.name for part in runs])}, in this order"

@@ -51,7 +51,7 @@ Self = TypeVar("Self", bound="ReleaseStatement")
 Source = Annotated[str, field.Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
 ACCOUNTANT = "dpsvm_fast.accounting"
-# How steps of pipelines are named: by their names down to it, and their class.
+# Names of steps of pipelines: path of names, and class.
 StepTitle = Annotated[str, field.Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
 Period = Annotated[str, field.Pattern(r"^[A-Za-z0-9._:+/-]+$")]
 UncoveredCaveat = Annotated[str, field.Options("floating_point", "precision", "max_iter")]
@@ -475,7 +475,7 @@ class PrivacyStatement(ReleaseStatement):
 # Guarantee of a model trained across parties, and whom it trusts.
 
 
-# A larger epsilon of what single parties sent is not worth a number.
+# A larger epsilon of one party's messages is not stated.
 MAX_LOCAL = 200.0
 
 PARTY, ROW = field.Unit("party"), field.Unit("row")
@@ -592,7 +592,7 @@ class FederatedStatement(Statement):
         scored = (self.n_scores is not None) != moved
         yield scored, "n_scores: must be given together with a sensitivity"
         yield not self.events, "rounds: expected at least one, or local_events"
-        # Also that both can be made of the numbers.
+        # Also check that both kinds of events can be computed.
         check_relation("events", (*self.events, *self.sent_events), self.adjacency)
         for part in self.rounds:
             what = words.summed_over_parties(part.name, self.weighting)

@@ -28,7 +28,7 @@ CLASSES = {
     "gradient": "GradientPerturbationSVC",
     "gaussian": "PrivateGaussianMarginClassifier",
 }
-# Those that can be planned without data.
+# Estimators that can be planned without data.
 PLANNED = (LINEAR, KERNEL, "objective", "output")
 
 

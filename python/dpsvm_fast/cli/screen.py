@@ -39,7 +39,7 @@ DONE, DOES_NOT_HOLD, FAILED, OVERSPENT, FORBIDDEN = 0, 1, 2, 3, 4
 
 INTERRUPTED = 130
 
-# Set to anything, it shows where an unexpected error arose. Tracebacks name no values.
+# If set, shows where an unexpected error arose. Tracebacks name no values.
 TRACEBACK = "DPSVM_FAST_TRACEBACK"
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -241,7 +241,7 @@ def _shown_name(param: click.Parameter) -> str:
     return param.human_readable_name
 
 
-# Kinds of option values. What they refuse is said as: got ..., expected ...
+# Kinds of option values. Refusals read: got ..., expected ...
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]

@@ -52,7 +52,7 @@ DENSE_ONLY = ("gaussian",)
 MECHANISMS = ("auto", *TRAINERS)
 # Step of the trainer, after its public scaling.
 STEP = "svc"
-# The public map before it.
+# Step of the public map before it.
 MAP = "map"
 # Fields of a statement in the JSON object.
 PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
@@ -442,7 +442,7 @@ class Spending:
         self.delta = check.check_delta(options["delta"])
         self.path, self.unit = path, "row" if schema.person is None else "person"
         if path is None:
-            # Asked like a file would be: it knows whether the spend has happened.
+            # A ledger in memory, which also knows whether the spend has happened.
             budget = (self.epsilon, self.delta, adjacency or "add_remove")
             self.ledger: Any = AttemptLedger(*budget, unit=self.unit, strict=False)
         else:
@@ -507,7 +507,7 @@ class Spending:
         except (Exception, KeyboardInterrupt) as error:
             kept = (ui.CommandError, InvalidParameterError, OSError)
             if isinstance(error, kept) and not self.spent:
-                # The name of an argument is still to be put as that of an option.
+                # The name of an argument still has to be replaced by that of an option.
                 raise
             sentence, code = ui.judged(error)
             if ui.is_own_error(error) or isinstance(error, (ValueError, TypeError)):
@@ -534,7 +534,7 @@ class Spending:
             sentence = ui.unexpected(error)
         else:
             return
-        # Raised here, so that the error does not travel along.
+        # Raised here, so that the error is not chained.
         raise ui.CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
     def spent_clause(self) -> str:
@@ -598,7 +598,7 @@ def _rounded_down(value: float, least: float) -> float:
     return math.floor(value * 10.0**digits) / 10.0**digits
 
 
-# One training: what it was asked for, what is opened for it, and how it ends.
+# One training: its request, open resources, and end.
 
 
 @dataclass(frozen=True)
@@ -839,7 +839,7 @@ def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
 DESCENT, SOLVER, PIPELINE = 2, 4, 8
 # Components of a kernel, where they are chosen by its rule.
 FEATURES = 1000
-# With less, features of a kernel are computed anew for every step; they would take up to 256 MiB.
+# With less memory, features of a kernel are recomputed in every step; they take up to 256 MiB.
 ROOM_FOR_FEATURES = 1024 * MIB
 
 
@@ -876,16 +876,16 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
         advice = "train in parts with --model linear --mechanism gradient"
         X, y = task.whole(rows, copies_of(estimator, n_features), advice)
         prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
-        # Iterations of a solver depend on the rows: there is nothing to show but that it works.
+        # The number of a solver's iterations depends on the rows: show only that it works.
         with task.screen.progress("Training", None):
             estimator.fit(X, y, **{prefix + name: own for name, own in rows.owners.items()})
         return
-    # Names would be asked for at every prediction; the schema has them.
+    # Otherwise every prediction would need names; the schema has them.
     parts = dataclasses.replace(rows.partitions, feature_names=None)
     for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
         # It learns nothing from rows.
         parts = parts.transformed(step.fit(np.zeros((1, parts.n_features))))
-    # Always a folder, also where nothing is written to it: rows are rounded the same way then,
+    # Always a folder, even if nothing is written to it: rows are then rounded the same way,
     # however many of them there are.
     kept, scratch = len(parts), Path(tempfile.gettempdir())
     if rows.folder is not None:
@@ -900,7 +900,7 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
     with task.screen.progress("Training", None) as advance:
         partitioned.fit(trainer, parts, resident=kept, scratch=scratch, on_step=advance)
     if small:
-        # It is saved with the model, and how much room rows have left is theirs.
+        # Saved with the model, which must not reveal how much room the rows left.
         trainer.set_params(low_memory=before)
 
 

@@ -64,7 +64,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         )
         public = self._public_map(facts)
         loss = self._loss_of(facts.n_classes)
-        # Weights of classes would weigh answers, too; without a constant feature there is no room.
+        # Class weights would weight answers, too; without a constant feature there is no room.
         plain = self.class_weight is None and self.fit_intercept
         return {
             "calibrated": trainer == "gradient" and loss.is_likelihood and plain,

@@ -186,7 +186,7 @@ def make_client_app(
 
 Seconds: TypeAlias = "float | Callable[[Context], float]"
 
-# Between two looks at who is there.
+# Seconds between checks of who is connected.
 POLL_SECONDS = 1.0
 
 

@@ -206,7 +206,7 @@ class LocalTraining:
         rows = weights.reshape(self.n_balls, -1)
         with np.errstate(over="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        # A little smaller, so that what is computed is within the radius.
+        # A little smaller, so that the computed weights are within the radius.
         radius = self.spec.radius * (1.0 - self._projection_error)
         factors = radius / np.maximum(norms, radius)
         return np.asarray(rows * factors[:, None]).reshape(weights.shape)
@@ -237,11 +237,11 @@ def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
 
 # r: the part of the noise, in steps, that makes the sum like one of real numbers.
 SMOOTHING = 3.0
-# Noise of this many standard deviations still fits in with every contribution.
+# Noise of this many standard deviations still fits beside every contribution.
 DEVIATIONS = 14
-# Powers of two that the noise may have for its parameter, in steps.
+# Range of the noise parameter in steps: powers of two.
 MIN_BITS, MAX_BITS = 4, 24
-# Assumed advantage of any feasible observer of the protocol over one who sees the sum alone.
+# Assumed advantage of any feasible observer of the protocol over one who sees only the sum.
 COMPUTATIONAL = 2.0**-80
 # Limit on the sum of all distances of a round; a round stays below it.
 DISTANCE_ALLOWED = 2.0**-79

@@ -236,7 +236,7 @@ class SpendStore:
         """
         self._look()
         try:
-            # No waiting inside SQLite, which Ctrl-C does not end.
+            # No waiting inside SQLite, which Ctrl-C cannot interrupt.
             uri = f"{self.path.as_uri()}?mode=rw"
             connection = sqlite3.connect(uri, uri=True, timeout=0.0, isolation_level=None)
         except sqlite3.Error as error:
@@ -354,13 +354,13 @@ class SpendStore:
         self._look()
         if self.anchor is None:
             return
-        # Another process may have been faster; one at a time.
+        # Processes take turns; another one may have been faster.
         _patiently(connection, "BEGIN IMMEDIATE")
         last = len(self._chain) - 1
         if int(_anchored(self.anchor, self.identity).partition("-")[0]) < last:
             _advance(self.anchor, self.mark(last))
         if self._former_anchor is not None:
-            # Copies that name it must not go on.
+            # Copies that name it must stop.
             _advance(self._former_anchor, _NO_MORE)
             self._former_anchor = None
 
@@ -441,7 +441,7 @@ class Session:
         except OSError as error:
             reason = error.strerror or error
             raise LedgerError(f"cannot create the anchor {anchor}: {reason}") from error
-        # There may be one of a call that was cut off.
+        # There may be one left by an interrupted call.
         if not store.continues(_anchored(anchor, store.identity)):
             raise LedgerError(
                 f"{anchor} counts spends that are missing in {store.path}: this is an older copy"

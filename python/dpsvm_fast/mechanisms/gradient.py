@@ -138,7 +138,7 @@ def sum_grid(clip: float, sigma: float, n_weights: int) -> float:
     return grid_below(fine, 2.0 * sigma)
 
 
-# Asked for before and after data are seen.
+# Cached: needed before and after data are seen.
 _noise_multiplier = lru_cache(maxsize=64)(subsampled_gaussian_noise_multiplier)
 
 
@@ -463,7 +463,7 @@ class LastIterateSums(DescentSums):
 # Adam's stabilizer; with the noise's variance subtracted from the second moment, what is left
 # fluctuates by a few hundredths of it, and its root is meaningless below this share of the noise.
 STABILIZER, CORRECTED_FLOOR = 1e-8, 0.5
-# Beyond these a step would leave single precision.
+# Larger values would take a step out of single precision.
 LARGEST_INTERCEPT = 1e6
 
 SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
@@ -841,7 +841,7 @@ class GradientPerturbation(LinearPlan):
         averaged = math.ceil(self.share * self.steps)
         own = ("n_features", "intercept", "divisor", "regularization", "schedule", "nesterov")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
-        # Samples lie anywhere in any case.
+        # Sampled records are scattered in memory in any case.
         in_order = 0 if last or self.rate < 1.0 else self.n_records or 0
         return options | {
             "exact_sums": sums_exactly(in_order, math.prod(self.shape)),

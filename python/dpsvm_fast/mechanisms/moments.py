@@ -549,7 +549,7 @@ class NoisyMoments(SecondMoments):
         return np.asarray(0.5 * (whitening + whitening.T))
 
 
-# The plan of a fit that is one noisy sum.
+# Plan of a fit that is one noisy sum.
 
 
 NoisyTotal = NoisyMean | NoisyMoments | NoisyComponents | NoisyColumnMoments
@@ -662,7 +662,7 @@ class RunningMoments(SumPlan):
         for period, weight in enumerate(reversed(noise.factor[: now + 1])):
             part = rows.of_period(period)
             own = self.total.units(*self.total.summed(part, self.public))
-            # Whole numbers without end: nothing is rounded.
+            # Exact integers: nothing is rounded.
             units += int(weight / FACTOR_GRID) * own.astype(object)
         exact = np.clip(units, -MAX_STEPS, MAX_STEPS).astype(np.int64)
         unit = SUM_GRID * FACTOR_GRID
@@ -675,7 +675,7 @@ class RunningMoments(SumPlan):
         weights = sums_from(noise.factor, now + 1)
         deviation = noise.scale * float(np.linalg.norm(weights))
         moved = mul_up(noise.relation_factor, noise.contribution)
-        # As if there had been one sum with so much noise.
+        # As if there had been one sum with that noise.
         seen = replace(self.total, factor=(), mu=moved / deviation)
         total = (weights[:, None] * releases).sum(axis=0)
         return RunningSums(seen.finished(total, int(rows.n_rows)), releases)

@@ -715,7 +715,7 @@ def within_budget(
         mu = math.sqrt(sum(mu * mu for mu in mus) + gaussian_parameter(own, delta) ** 2)
         return math.log(max(gaussian_delta(epsilon, 1.0 / mu), MIN_DELTA))
 
-    # Others are about as steep.
+    # Other curves are about as steep.
     slope = max(1.0, (log_delta(at) - log_delta(at * (1.0 - ASIDE))) / ASIDE) / at
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
@@ -773,7 +773,7 @@ def largest_within(
         if last is not None and (value - last[1]) / (at - last[0]) > 0.0:
             slope = (value - last[1]) / (at - last[0])
         last = (at, value)
-        # Aimed a little below the root, at the safe side.
+        # Aimed a little below the root, on the safe side.
         at = min(max(at - (value + 0.5 * unused) / slope, ends[0]), ends[1])
         if not low < at < high:
             at = 0.5 * (max(low, ends[0]) + min(high, ends[1]))

@@ -61,7 +61,7 @@ GRID_SHARE = 1e-3
 # The gradient's tolerance is at least this share of tol times the noise in one component of B:
 # double precision could not certify much less when epsilon is tiny.
 NOISE_SHARE = 1e-5
-# A price of the change of variables below this share of epsilon is the rounding of a free one.
+# A smaller share of epsilon for the change of variables is rounding error: it costs nothing.
 FREE = 1e-12
 
 
@@ -101,7 +101,7 @@ class LinearNoise(CalibratedNoise):
         """Refuse settings whose noise scale would not be positive and finite."""
         if self.C is not None:
             check_range("C", self.C, "C")
-            # Before the calibrations, which are about ordinary numbers.
+            # Before the calibrations, which need ordinary numbers.
             ratio = self.loss.curvature_ratio(self.row_norm, 1.0 / self.C)
             check_range("C", ratio, "C (data_norm^2 + intercept_scaling^2) / temperature")
         if self.extra:
@@ -549,7 +549,7 @@ def best_regularization(
             return math.inf
         return (n_weights + 1.0) / (rate * rate * lam) + size * size * lam
 
-    # Everything in the unit row_norm = 1.
+    # Everything in units of row_norm = 1.
     floor = least / row_norm / row_norm
     start = max(floor, _least_regularization(loss, epsilon))
     at_full_rate = math.sqrt(n_weights + 1.0) * factor * loss.lipschitz / (epsilon * size)
@@ -646,7 +646,7 @@ class ObjectivePerturbation(WeightsPlan):
             check_delta_of_gaussian(self.delta)
         check_range("epsilon", self._outside[0], "one hundredth of epsilon")
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
-        # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
+        # Building the parts refuses invalid settings. Gamma noise is never rounded before.
         check_solvable(self.regularization, self.row_norm)
         self.check_noise()
 

@@ -223,7 +223,7 @@ class DescentRule:
         if c is None:
             c = usual_c(self.n_features, self.count, smallest_c)
         unit = unit_of(self.loss.n_scores)
-        # Beyond it gradients of many rows swing.
+        # Beyond it, gradients of many rows oscillate.
         longest_step = LONGEST_STEP * directions / self.count
         free = mu / (c * unit**2 * CLIP * path)
         clip = unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / longest_step)))

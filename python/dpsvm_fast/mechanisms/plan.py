@@ -76,7 +76,7 @@ class Rows(Protocol):
     low_memory: bool
     # True: show the plan.
     verbose: bool
-    # Told how many steps are done, and of how many; both are public.
+    # Called with the number of steps done, and the total; both are public.
     on_step: OnStep | None
     # For plans whose solver needs all rows at once.
     X: Any

@@ -25,7 +25,7 @@ from dpsvm_fast.certificates.record import Options, Range, Record
 
 # Rows nearer than this to the centre are not stretched to norm 1: their direction is mostly noise.
 SHORTEST_ROW = 0.0625
-# Numbers in a block of rows: few enough for the caches, and enough to outweigh the cost of a call.
+# Numbers in a block of rows: few enough for the caches, enough to outweigh the cost of a call.
 BLOCK_SIZE = 1 << 20
 # Norms below this would lose digits in their squares.
 SAFE_NORM = 1e-140
@@ -350,7 +350,7 @@ def mapped_rows(
     def fill(block: slice) -> None:
         rows[block] = released.apply(public.apply(X[block]))
 
-    # Together the blocks of all threads are as large as one would be.
+    # All threads' blocks together are as large as a single one would be.
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
     return rows

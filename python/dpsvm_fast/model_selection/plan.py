@@ -34,9 +34,9 @@ Events = tuple[PrivacyEvent, ...]
 # Bisection ends when the largest epsilon is known to this relative precision; the second one is for
 # compositions without a formula, each of which takes seconds.
 PRECISION, COSTLY_PRECISION = 2.0**-9, 2.0**-5
-# By how much a bracket grows or shrinks at a time.
+# Factor by which a bracket grows or shrinks.
 STRIDE, COSTLY_STRIDE = 1.3, 1.08
-# Below this share of the requested budget, there is practically none.
+# A smaller share of the requested budget is practically none.
 SMALLEST_SHARE = 2.0**-30
 # Smallest rate of discrete Laplace noise that is a ratio of numbers in the sampler's range.
 SMALLEST_RATE = 2.0**-30

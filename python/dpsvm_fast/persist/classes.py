@@ -446,7 +446,7 @@ SPECIFICATION = parameter(
 )
 
 
-# The classes that can be saved, and of each the parameters and attributes that are.
+# The classes that can be saved, with the parameters and attributes of each.
 #
 # A file names a class by a word of this table, and nothing but the modules of the table is ever
 # imported. What is not listed here is not saved: no ledger, no seed of private noise, no number of
@@ -655,7 +655,7 @@ def _row_of_type(_: Any, facts: Facts) -> Any:
 LABELLED: Entries = FEATURES | {"classes_": LABELS}
 
 NORM: Entries = {"data_norm_": POSITIVE}
-# A file must not ask for much more than it has.
+# A file must not require much more memory than its own size.
 FEW: Entries = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MAX_REPEATED)])}
 
 CODED: Entries = FEW | {
@@ -817,5 +817,5 @@ _EVERY = (
         fits=False,
     ),
 )
-# By the word for it in a file.
+# By its word in the file.
 SAVED_CLASSES = {saved.name: saved for saved in _EVERY}

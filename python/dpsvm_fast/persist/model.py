@@ -86,7 +86,7 @@ PARTS = {
     COLUMNS: {"transformers", "remainder"},
     SEARCH: {"estimator"},
 }
-# Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
+# Most steps of a pipeline. Far fewer are sensible, and a file must not require millions.
 MAX_STEPS = 1000
 # Least memory that reading a model may be limited to.
 MIN_ROOM = 1 << 20

@@ -44,7 +44,7 @@ from dpsvm_fast.validation import check_option, check_path, optional_module
 # A graph of ONNX operators that is written from its input on.
 
 
-# Old enough for every runtime in use: these operators and this file format are of 2020.
+# Old enough for every runtime in use: the operators and the file format are from 2020.
 OPSET, ML = 13, "ai.onnx.ml"
 
 IR_VERSION = 7
@@ -421,7 +421,7 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
     if not more:
         return found
     inner, second = more
-    # The channels of the image of edges: of each channel, its orientations.
+    # Channels of the image of edges: the orientations of each channel.
     edges = _flat_cells(graph, inner, _cells_of_edges(graph, inner, planes))
     (height, width, n_channels), channels = second.shape, first.shape[2]
     edges = graph.op("Reshape", edges, [0, channels, height, width, first.n_orientations])

@@ -225,7 +225,7 @@ def _public_bounds(estimator: Any) -> Any:
 
 # Points on a side of the grid on which regions are decided, and on an ellipse.
 GRID_POINTS, ELLIPSE_POINTS = 301, 181
-# The part of the plane that is drawn, in units of the bound of the rows.
+# Part of the plane that is drawn, in units of the bound of the rows.
 REACH = 1.1
 
 
@@ -363,7 +363,7 @@ class EllipsoidDisplay(PlaneDisplay):
 def _ellipse(centre: Array, precision: Array, level: float) -> Array:
     """Return points, shape (2, n), at squared distance ``level`` from the centre."""
     values, vectors = np.linalg.eigh(precision)
-    # A singular direction has no end: the curve leaves the figure.
+    # A singular direction is unbounded: the curve leaves the figure.
     axes = np.sqrt(level / np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))
     angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
     circle = np.stack([np.cos(angles), np.sin(angles)])

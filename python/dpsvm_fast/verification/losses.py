@@ -31,7 +31,7 @@ from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 # Limit on the work of a verification, which the maker of the certificate must not decide.
 
 
-# Entries of arrays that a computation goes through, which take about 4 ns each.
+# Entries of arrays in a computation, which take about 4 ns each.
 MAX_WORK = 2.5e9
 
 _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
@@ -182,7 +182,7 @@ def _mills(t: Any) -> Any:
 # Cost of distances from the described laws, recomputed for verification.
 
 
-# Points among which the best epsilon is looked for first.
+# Points to search first for the best epsilon.
 GRID_POINTS = 65
 # A cost below this share of delta is not worth a smaller epsilon.
 NEGLIGIBLE_DISTANCE = 1e-9
@@ -242,7 +242,7 @@ Array = NDArray[np.float64]
 
 # Grid points of one convolution, and of each of many.
 POINTS, FEW_POINTS = 2**17, 2**14
-# By how much fewer there are for one of many bounds.
+# Factor by which there are fewer for one of many bounds.
 COARSER = 16
 # Knots of a table of thresholds, and cells of an integral.
 KNOTS, CELLS = 4096, 2**18
@@ -253,7 +253,7 @@ FARTHEST = 64.0
 # Largest relative error of functions and sums. A tail that is smaller than SMALLEST, where
 # functions underflow, counts as that of an infinite loss.
 SUM_ROUNDING, SMALLEST = 1e-12, 1e-309
-# Logarithm of a bound below which nothing better is looked for.
+# Logarithm of a bound below which no better one is searched.
 MIN_BOUND = -704.0
 
 UNIT = 2.0**-53

@@ -418,7 +418,7 @@ class _Payoff:
             s = first - step * np.arange(count)
             v = np.asarray(t * (s + shift))
             psi = _psi(v, setting, self._theta, logarithmic=self._logarithmic)
-            # It rises with V: roundings of single values must not turn that round.
+            # It increases with V: rounding of single values must not reverse that.
             psi = np.maximum.accumulate(psi[::-1])[::-1]
             self._known = {top: (first, psi * (1.0 + 4.0 * UNIT))}
         return self._known[top]
@@ -444,7 +444,7 @@ class _Payoff:
             found += math.exp(rate * (e - start)) * rest
         if m <= e:
             return found * (1.0 + ROUNDING)
-        # Nodes from the top down to where the payoff is 0, or no noise gets.
+        # Nodes from the top down to where the payoff is 0, or where noise practically never gets.
         first, psi = self._curve(top)
         above = rate * np.maximum(psi - e, 0.0)
         # Below the first node without a payoff there are no increments.
@@ -652,7 +652,7 @@ def _exceeds(w: Array, top: float, scale: float, largest: float, x: Array) -> Ar
     """Return an upper bound on P(term > x | w) = P(gap < top - sqrt(scale x) | w)."""
     gap = np.maximum(top - np.sqrt(scale * np.minimum(x, largest)), 0.0)
     w, below = w[:, None], w[:, None] - gap
-    # The two sides of the normal law, so that no digits are lost in either.
+    # Both tails of the normal law, so that no digits are lost in either.
     right = ndtr(-below) - ndtr(-w) + 8.0 * UNIT * ndtr(-below)
     logs = log_ndtr(below), log_ndtr(w)
     left = -np.expm1(logs[0] - logs[1]) + 8.0 * UNIT * (1.0 - logs[0])

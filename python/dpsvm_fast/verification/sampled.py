@@ -31,11 +31,11 @@ Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
 FIRST_POINTS, MAX_POINTS, SETTLED = 2**15, 2**20, 1e-4
-# A noise multiplier that is not worth a grid.
+# A smaller noise multiplier is not worth a grid.
 MIN_NOISE = 1e-3
 # Most cells of one law on a grid.
 MAX_CELLS = 2**21
-# Nodes of a look at one law, and what such a look takes.
+# Nodes to examine one law, and the work of that.
 FIRST_NODES, WORK_OF_LOOK = 2**9, 2e4
 # Noise is cut off where its density is below its maximum by this factor's logarithm. What is cut
 # off must be this far below delta, or less is cut off.
@@ -295,7 +295,7 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
         masses = _connected(low, step, mixed(1.0), mixed(-1.0) if replaced else plain)
         masses[0] += (1.0 - q) * float(ndtr(x[0] / z)) + q * float(ndtr((x[0] - 1.0) / z))
         return _Dots(low, masses, above * (1.0 + 1e-9), slack)
-    # The same cells, turned round.
+    # The same cells, reversed.
     own, other = ((one[0][::-1], one[1][::-1]) for one in (plain, mixed(1.0)))
     masses = _connected(-high, step, own, other)
     masses[0] += float(ndtr(-x[-1] / z))

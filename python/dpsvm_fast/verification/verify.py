@@ -209,9 +209,9 @@ RELEASES_OF_OUTPUT = 4
 ANCHOR_STEPS = 3
 
 MU_SLACK = 1e-9
-# Losses with a score for each of two classes.
+# Losses with one score for each of two classes.
 PAIRWISE = ("crammer_singer", "margin_distance", *WESTON_WATKINS)
-# Classes that set the norm of rows by themselves.
+# Classes that set the norm of rows themselves.
 PIPELINES = ("PrivateLinearSVC", "PrivateKernelSVC")
 # The class whose further calls spend more than its parameter says.
 CONTINUED = "GradientPerturbationSVC"

@@ -22,7 +22,7 @@ pub struct Batches<'k> {
 
 impl<'k> Batches<'k> {
     /// Batches of the shard of this number, under a key that all shards share. Shard s draws that
-    /// of step t from stream (s, t) of the key: no two share a word, and a step that is computed again
+    /// of step t from stream (s, t) of the key: no two share a word, and a step computed again
     /// has the same batch.
     ///
     /// # Errors
