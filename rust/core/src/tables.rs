@@ -177,7 +177,7 @@ pub enum Fault {
     Cells(usize),
     /// A cell is not UTF-8.
     Text,
-    /// A cell of a column of numbers is none.
+    /// A cell of a column of numbers is not a number.
     Number,
 }
 
@@ -372,7 +372,7 @@ impl CellReader {
     }
 }
 
-/// Tells where records end in a text that comes in pieces.
+/// Finds the ends of records in a text that arrives in pieces.
 #[derive(Debug, Clone)]
 pub struct RecordEnds {
     quote: Option<u8>,

@@ -178,7 +178,7 @@ impl State {
         self.averaged += 1;
     }
 
-    /// The average, or the last iterate where there is none.
+    /// The average, or the last iterate if there is none.
     ///
     /// # Errors
     /// No memory.

@@ -528,7 +528,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let len = k * (touched.len() + 2);
         let square = square * (1.0 + 1e-12) + terms * terms + 2.0 * terms * square.sqrt();
         let factor = shortening(square, len, (bound - lost).max(0.0));
-        // No entry of what is added is larger.
+        // No added entry is larger.
         let largest = bound + factor * q_square.sqrt() * length.sqrt().max(ROW_GRID) * (1.0 + 1e-9);
         // A function of the person and the weights alone, and shorter.
         let kept = factor > 0.0 && largest <= self.sum.largest();

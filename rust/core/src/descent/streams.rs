@@ -53,7 +53,7 @@ pub struct DescentStreams<'k> {
     tags: Task<'k>,
     noise: Task<'k>,
     sigma: f64,
-    /// The grid of the noise, where it has one.
+    /// Grid of the noise, if any.
     scale: Option<GridScale>,
     /// Streams of noise that one step uses.
     blocks: u32,
@@ -107,7 +107,7 @@ impl<'k> DescentStreams<'k> {
         }
     }
 
-    /// Noise in steps of the grid, 0 where it has none.
+    /// Noise in steps of the grid, 0 without noise.
     pub fn grid_noise(&self, step: u32, noise: &mut [i64]) {
         self.each_block(step, noise, |stream, part| match self.scale {
             Some(scale) => scale.fill(stream, part),
@@ -149,7 +149,7 @@ pub struct DescentBatch<'b> {
 impl DescentBatch<'_> {
     /// Releases of each run, one run after the other; run i draws from `tasks[i]`.
     ///
-    /// Every run goes the way of [`DescentSettings::run`] on one thread.
+    /// Every run follows [`DescentSettings::run`] on one thread.
     ///
     /// # Errors
     /// As [`DescentSettings::run`] and [`DescentStreams::new`]; no memory.

@@ -12,7 +12,7 @@ use crate::rows::view::Row;
 use crate::runtime::memory::{collected, zeros};
 use crate::simd::{Kernel, Real, Simd, dispatch, dispatch_narrow};
 
-/// Numbers that are read past the last line of `b`, at most.
+/// Largest number of values read past the last line of `b`.
 pub const SPARE: usize = 16;
 /// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;

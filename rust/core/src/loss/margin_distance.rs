@@ -35,7 +35,7 @@ pub fn gradient<T: Real>(
     let own = scores[label].wide();
     for (k, s) in scores.iter_mut().enumerate() {
         let z = margin + (s.wide() - own);
-        // Below zero nothing is to be lowered; the own class is no rival.
+        // Below zero nothing is lowered; the own class is no rival.
         *s = T::near(if k == label { 0.0 } else { z.max(0.0) });
     }
     let u = mean_above(scores);

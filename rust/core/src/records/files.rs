@@ -98,7 +98,7 @@ impl Records {
     }
 }
 
-/// Writes the norms of rows; false where a row is none of a record.
+/// Writes the norms of rows; false if a row cannot be one of a record.
 struct Norms<'p> {
     value: &'p [f32],
     norm: &'p mut [f32],

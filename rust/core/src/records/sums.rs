@@ -188,7 +188,7 @@ impl PersonGrams {
         !(self.next.is_empty() && self.rows.is_empty())
     }
 
-    /// Goes on for some milliseconds.
+    /// Continues for some milliseconds.
     fn advance(&mut self, records: &Records) {
         let (mut left, d) = (2 * BLOCK_ROWS, records.columns);
         while left > 0 && self.has_work() {

@@ -108,7 +108,7 @@ fn lock() -> Option<MutexGuard<'static, Vec<SharedPool>>> {
 /// Milliseconds to wait for the list: starting a pool of a thousand threads takes less.
 const LOCK_TRIES: usize = 200;
 
-/// Blocks handed to the pool before the interrupt is looked at again, per thread.
+/// Blocks handed to the pool between two checks of the interrupt, per thread.
 const WAVE: usize = 4;
 
 /// `work(block)` for every block, results in block order.

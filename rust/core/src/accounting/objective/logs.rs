@@ -6,7 +6,7 @@ use crate::numeric::normal::mills;
 /// `ln sqrt(2 pi)`.
 pub(super) const LOG_ROOT_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
-/// Stands for the logarithm of zero.
+/// Represents the logarithm of zero.
 pub(super) const NOTHING: f64 = f64::NEG_INFINITY;
 
 /// `ln(e^a + e^b)`, rounded up.

@@ -69,7 +69,7 @@ impl NoiseSearch<'_> {
         })
     }
 
-    /// The least noise by the bounds in short form; nothing when none below 1e300 is enough.
+    /// The least noise by the bounds in short form; `None` if none below 1e300 is enough.
     fn closed_sigma(&self) -> Result<Option<f64>> {
         let constant = match self.curvature {
             Curvature::Given(constant) => constant,
@@ -89,7 +89,7 @@ impl NoiseSearch<'_> {
         }
     }
 
-    /// A noise that is not enough and one that is, with their excesses; nothing when none is enough.
+    /// A noise that is not enough and one that is, with their excesses; `None` if none is enough.
     fn bracket(&self, guess: f64) -> Result<Option<[(f64, f64); 2]>> {
         let mut at = (guess, self.excess(guess)?);
         let mut factor = 1.1;

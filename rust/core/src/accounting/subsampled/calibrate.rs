@@ -95,7 +95,7 @@ pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f
     Ok(halved((low, high), is_wide, enough)?.1)
 }
 
-/// Log of what was found over what was wanted, positive exactly where it is more.
+/// Log of the result over the target, positive exactly if it is larger.
 fn above(found: f64, wanted: f64) -> f64 {
     let log = libm::log(found.max(f64::MIN_POSITIVE)) - libm::log(wanted);
     if found > wanted {
@@ -211,7 +211,7 @@ impl Wanted<'_> {
         let (mut at, mut slope) = self.guess()?;
         let least = libm::log(MIN_NOISE);
         let (mut low, mut high) = (f64::NEG_INFINITY, self.by_joins()?);
-        // Next to what is known to be enough: rare joins leave a grid nothing to find.
+        // Next to noise known to be enough: with rare joins a grid finds nothing.
         at = at.max(least).min(high - 0.9 * NOISE_WIDTH);
         let mut last: Option<(f64, f64)> = None;
         let (mut coarse, mut fine) = (true, 0);

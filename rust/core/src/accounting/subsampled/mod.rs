@@ -214,7 +214,7 @@ pub struct LossDistribution {
 
 #[derive(Debug)]
 enum Kind {
-    /// Noise over sensitivity of one Gaussian release; `None`: nothing is released.
+    /// Noise over sensitivity of one Gaussian release; `None` if there is no release.
     Gaussian(Option<f64>),
     Step(Subsampled, bool),
     Concentrated(f64),

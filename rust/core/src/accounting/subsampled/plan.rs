@@ -22,7 +22,7 @@ const NEAR_LARGEST: f64 = 0.98;
 /// Steps of the bisection for the tilt.
 const BISECTIONS: usize = 44;
 
-/// Log of the mass that may fall out of the window, relative to what is looked for.
+/// Log of the mass that may fall out of the window, relative to the target.
 const LEFT_OUT: f64 = -16.0;
 
 /// Least deviation that is reckoned with, relative to the mean.
@@ -119,7 +119,7 @@ pub(super) struct At {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DirectionPlan {
     pub(super) tilt: f64,
-    /// The tilted mean, next to the epsilon looked for.
+    /// The tilted mean, next to the target epsilon.
     pub(super) centre: f64,
     pub(super) bottom: f64,
     pub(super) top: f64,
@@ -243,7 +243,7 @@ impl Cumulants {
         Ok(self.at(high))
     }
 
-    /// The tilt that moves the mean to what is looked for.
+    /// The tilt that moves the mean to the target.
     pub(super) fn saddle(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<At> {
         match goal {
             Question::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon, interrupt),

@@ -75,7 +75,7 @@ pub fn solve(
 
 /// Classes from which short rows go with lines.
 const MANY: usize = 8;
-/// Rounds of the rough stage at most.
+/// Largest number of rounds of the rough stage.
 const ROUGH_ROUNDS: usize = 150;
 /// Epochs over the rows not at a vertex after each epoch over all active ones.
 const RESTS: usize = 2;

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Entries of one block of lifted rows: 256 KiB in double precision.
 const BLOCK_ENTRIES: usize = 1 << 15;
-/// Chunks of records at most.
+/// Largest number of chunks of records.
 const MAX_CHUNKS: usize = 64;
 /// Records a chunk needs at least.
 const MIN_CHUNK: usize = 64;
@@ -135,7 +135,7 @@ impl Lifted {
         self.pool.as_deref()
     }
 
-    /// Most additions that a term of a sum over records goes through.
+    /// Largest number of additions of a term of a sum over records.
     pub fn sum_depth(&self) -> f64 {
         let longest = self.chunks.iter().map(Range::len).max().unwrap_or(0);
         (longest + self.chunks.len() + 2) as f64

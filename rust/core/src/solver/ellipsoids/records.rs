@@ -10,7 +10,7 @@ use crate::runtime::memory::{copied, mapped, with_capacity};
 use crate::simd::Simd;
 use crate::solver::ellipsoids::lifted::RecordMap;
 
-/// Targets of the records and what each target sees.
+/// Targets of the records, and the scores of each target.
 pub struct Targets {
     /// The loss over the scores that a record sees, its own one first.
     pub loss: SmoothLoss,

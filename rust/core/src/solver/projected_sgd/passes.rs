@@ -271,7 +271,7 @@ impl<'a> Persons<'a> {
         &self.place[start..end.min(start + self.most)]
     }
 
-    /// Rows of a batch at most.
+    /// Largest number of rows of a batch.
     fn largest(&self, batch: usize) -> usize {
         let sizes = self
             .starts

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// Scores that a vector holds.
 const LANES: usize = 16;
-/// Blocks at most. A sample of the rows is a sixteenth of them.
+/// Largest number of blocks. A sample of the rows is a sixteenth of them.
 const MAX_BLOCKS: usize = 64;
 /// Rows a block needs at least.
 const MIN_BLOCK: usize = 128;
@@ -31,7 +31,7 @@ const SAMPLE_SHARE: usize = 16;
 
 /// Rows, their blocks and their working memory.
 pub struct BlockPasses<'p, 'a> {
-    /// Place of each column; nothing where it is its own.
+    /// Place of each column; empty if it is the column itself.
     place: &'p [u32],
     sweep: Sweep<'p, 'a>,
     double: Vec<Block<f64>>,
@@ -234,7 +234,7 @@ impl Passes for BlockPasses<'_, '_> {
     }
 }
 
-/// One block's rows and what it works with.
+/// One block's rows and its scratch space.
 struct Block<T> {
     rows: Range<usize>,
     done: usize,

@@ -39,7 +39,7 @@ pub struct ColumnSums {
 /// `diag(scale)` outside the span, the inverse on it; both in units of 1 over lambda.
 #[derive(Default)]
 pub struct CoarseInverse {
-    /// By place; 0 for columns on which the inverse says all.
+    /// By place; 0 for columns that the inverse covers completely.
     scale: Vec<f64>,
     /// The vector of the other columns, of norm 1, by place; 1 for each frequent column.
     shares: Vec<f64>,

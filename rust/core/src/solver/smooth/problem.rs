@@ -62,7 +62,7 @@ pub struct SmoothSolution {
 pub struct SmoothProblem {
     /// Class of each row, in the solver's order.
     pub label: Vec<u32>,
-    /// Weight of each row, from 0 to 1; nothing where all are 1.
+    /// Weight of each row, from 0 to 1; empty if all are 1.
     pub weight: Vec<f64>,
     /// Upper bound of the sum of the weights.
     pub total: f64,
@@ -220,7 +220,7 @@ pub trait Passes {
     ) -> Result<f64>;
     /// Curvature of a row where there is one score, without its weight.
     fn curvature(&self, row: usize) -> f32;
-    /// Most roundings that a term of one score goes through, and a term of a sum over rows.
+    /// Largest number of roundings of a term of one score, and of a term of a sum over rows.
     fn depths(&self) -> (f64, f64);
 }
 

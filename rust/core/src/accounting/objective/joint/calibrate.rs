@@ -49,7 +49,7 @@ const CLOSE: f64 = 1e-4;
 /// finds the guarantee met.
 const MARGIN: f64 = 1e-8;
 
-/// Above this the value says nothing about the distance to the root.
+/// A larger value is not informative about the distance to the root.
 const UNINFORMATIVE: f64 = 0.3;
 
 /// A calibration.
@@ -63,7 +63,7 @@ struct Task<'a> {
     search: BoundSearch<'a>,
 }
 
-/// A root search in `ln sigma`: what is known of its bracket.
+/// A root search in `ln sigma`: its bracket, and the values there.
 #[derive(Debug, Clone, Copy)]
 struct Bracket {
     unsafe_below: f64,

@@ -14,7 +14,7 @@ const NODES: f64 = 256.0;
 /// Largest distance of two nodes.
 const LARGEST_SPACING: f64 = 0.25;
 
-/// Longest curved part: beyond, nothing useful is known.
+/// Longest curved part: beyond, bounds are vacuous.
 const LONGEST_CURVE: f64 = 200.0;
 
 /// Roundoffs added to both terms of a difference.

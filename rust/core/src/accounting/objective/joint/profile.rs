@@ -40,7 +40,7 @@ struct Levels {
     count: usize,
 }
 
-/// Expected payoffs of one record at these levels; `None` where nothing is known.
+/// Expected payoffs of one record at these levels; `None` if no bound is known.
 fn payoffs(
     search: &mut BoundSearch<'_>,
     model: &Model,

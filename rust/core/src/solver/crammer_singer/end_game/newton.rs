@@ -7,7 +7,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, copied, filled, mapped, with_capacity, zeros};
 use crate::simd::{Kernel, Real, Simd, add_scaled, dispatch};
 
-/// Conjugate-gradient iterations of one Newton step at most.
+/// Largest number of conjugate-gradient iterations of one Newton step.
 const CG_STEPS: usize = 250;
 /// Free entries up to which the Gram matrices are kept in double precision: they fit the caches,
 /// and a badly conditioned face (rows short beside the constant feature) needs it. Above, they

@@ -32,9 +32,9 @@ const LARGEST: usize = 1200;
 const LONGEST: usize = 150;
 /// Most numbers that copies of all rows, and their scores twice, would take.
 const MAX_NUMBERS: usize = 1 << 26;
-/// Proximal points at most.
+/// Largest number of proximal points.
 const POINTS: usize = 40;
-/// Newton steps in a row without progress at most.
+/// Largest number of successive Newton steps without progress.
 const IDLE: usize = 15;
 /// Relative error of the dual objective.
 const ROUNDING: f64 = 1e-13;
@@ -46,7 +46,7 @@ const SHRINK: f64 = 0.35;
 const INEXACT: f64 = 0.1;
 /// Share of its first slope at which a line search ends.
 const FLAT_ENOUGH: f64 = 0.2;
-/// Line search evaluations at most.
+/// Largest number of line search evaluations.
 const TRIES: usize = 12;
 /// Multiplications of one block of rows.
 const BLOCK_WORK: usize = 1 << 21;
@@ -217,7 +217,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         self.problem.cost * off * (2.0 * rows).sqrt()
     }
 
-    /// Goes along `direction`, with this slope at first, to about the lowest point.
+    /// Moves along `direction`, with this initial slope, to about the lowest point.
     fn go(
         &mut self,
         dual: &[f64],
@@ -601,7 +601,7 @@ impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
     }
 }
 
-/// A pass over all rows that tells near from far.
+/// A pass over all rows that separates near from far ones.
 struct SplitRows<'s, 'p, 'd, L> {
     state: &'s Proximal<'p, 'd, L>,
     dual: &'s [f64],

@@ -10,7 +10,7 @@
 //! From any duals, those of this kind that are nearest in relative entropy are
 //! `c_ik exp(<l_k, u_i>) / z_i`, and `l` minimises a smooth convex function: some Newton steps find it,
 //! where the proximal points, whose projections have bends for thousands of rows, need twenty and more.
-//! The weights stay the certificate's to judge: here nothing is proved.
+//! The certificate judges the weights: nothing is proved here.
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
@@ -25,7 +25,7 @@ use crate::solver::crammer_singer::simplex::settle;
 
 /// Shares of a row that are kept at most, the largest: enough for all equations, and few for the system.
 const MOST: usize = 8;
-/// Newton steps at most.
+/// Largest number of Newton steps.
 const STEPS: usize = 12;
 /// A step that leaves more of the weights than this makes zero seem out of reach: .9 made fits with
 /// other minimisers a tenth to a fifth slower at C = 10, this a tenth at most.
@@ -34,7 +34,7 @@ const SLOW: f64 = 0.77;
 const LONGEST: f64 = 0.2;
 /// Most that it may change one by.
 const FARTHEST: f64 = 30.0;
-/// Added to the diagonal of the system, relative to its rows' C: moving all `l_k` together is nothing.
+/// Added to the diagonal of the system, relative to its rows' C: a common shift of all `l_k` is 0.
 const RIDGE: f64 = 1e-10;
 /// Rows of one block: a constant, so sums do not depend on the threads.
 const BLOCK: usize = 1024;
