@@ -68,7 +68,7 @@ pub fn run<T: Send>(work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send) -> Py
         (Err(_), _) => Err(PyRuntimeError::new_err(
             "internal error: the computation was abandoned and nothing is returned",
         )),
-        // Also where the work came to its end: Python has handed the exception over only once.
+        // Even if the work has finished: Python delivers the exception only once.
         (Ok(_), Some(raised)) => Err(raised),
         (Ok(Ok(value)), None) => Ok(value),
         (Ok(Err(error)), None) => Err(to_python(error)),

@@ -86,14 +86,14 @@ pub struct LeafScratch<T> {
     /// Coefficients of the entries of rows, and of their intercepts: [`LEAF`] a class.
     pub(super) coefficient: Vec<f64>,
     pub(super) constant: Vec<f64>,
-    /// Those of the entries of one row, and zeros.
+    /// Coefficients of the entries of one row, and zeros.
     pub(super) own_row: Vec<f64>,
     pub(super) tile: Tile,
     /// Sum of one person.
     pub(super) person: Vec<f64>,
     /// Coefficients of a person's rows, a line a class.
     pub(super) own: Vec<f64>,
-    /// What the coefficients of each row of a leaf are multiplied by, and those of its entries again.
+    /// Factor of the coefficients of each row of a leaf, and another one for its entries.
     pub(super) factor: Vec<f64>,
     pub(super) stretch: Vec<f64>,
     /// The first `distinct` entries of `touched` are its columns so far. `place` maps a column to its

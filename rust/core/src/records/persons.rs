@@ -28,7 +28,7 @@ pub struct Owners {
 
 /// Rows of a person whose inner products are kept, at most: as many as a descent takes at a time.
 const MAX_ROWS: usize = 64;
-/// They are kept where they are no more numbers than this many for an entry of the rows, and some.
+/// Kept if they are no more numbers than this many per entry of the rows, and some.
 const PRODUCTS_PER_ENTRY: usize = 2;
 /// Persons whose products are computed at a time.
 const TOGETHER: usize = 64;

@@ -55,7 +55,7 @@ struct NoiseSearch<'a> {
 }
 
 impl NoiseSearch<'_> {
-    /// By how much the logarithm of delta is above the target; at most 0 exactly when `sigma` is enough.
+    /// Logarithmic excess of delta over the target; at most 0 exactly when `sigma` is enough.
     fn excess(&self, sigma: f64) -> Result<f64> {
         self.interrupt.check()?;
         let t = (1.0 / sigma).next_up();

@@ -388,7 +388,7 @@ impl Composition {
             .value)
     }
 
-    /// Most of what is near an estimate.
+    /// Largest delta that is near an estimate.
     fn trusted(&self, log_delta: f64) -> f64 {
         libm::exp(log_delta + TRUSTED.1) + self.infinite()
     }

@@ -30,9 +30,9 @@ const MAX_RATIO: f64 = 1e12;
 /// Sums over the entries of a column.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ColumnSums {
-    /// Their sum.
+    /// Sum of the entries.
     pub entries: f32,
-    /// That of their squares.
+    /// Sum of their squares.
     pub squares: f32,
 }
 

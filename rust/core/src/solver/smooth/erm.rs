@@ -137,7 +137,7 @@ struct Stored<'a> {
     place: Vec<u32>,
     /// Sums over them.
     sums: Vec<ColumnSums>,
-    /// Those columns, for several scores: one score meets rows as fast.
+    /// Those columns, for several scores: for one score rows are as fast.
     by_column: Option<SparseRows>,
 }
 

@@ -70,7 +70,7 @@ impl Grid {
     }
 }
 
-/// Those of the nodes, pairs of place and weight, that are worth computing for a payoff; the others
+/// Nodes, pairs of place and weight, that are worth computing for a payoff; the others
 /// hardly count even `reach` higher.
 fn active(payoff: &Payoff, nodes: &[(f64, f64)], near: usize, reach: f64) -> Range<usize> {
     let values = nodes.iter().step_by(near);

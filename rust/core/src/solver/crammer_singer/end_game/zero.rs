@@ -32,7 +32,7 @@ const STEPS: usize = 12;
 const SLOW: f64 = 0.77;
 /// Largest root mean square change of the logarithms of the shares by a step.
 const LONGEST: f64 = 0.2;
-/// Most that it may change one by.
+/// Largest change of one of them.
 const FARTHEST: f64 = 30.0;
 /// Added to the diagonal of the system, relative to its rows' C: a common shift of all `l_k` is 0.
 const RIDGE: f64 = 1e-10;
