@@ -17,7 +17,7 @@ use crate::runtime::interrupt::Interrupt;
 /// Share of delta that cutting off tails may cost.
 const CUT: f64 = 1e-7;
 
-/// `CUT_FROM` if losses are too far apart for a grid of the desired step, and the number of new
+/// [`CUT`] if losses are too far apart for a grid of the desired step, and the number of new
 /// cuts of the tails.
 const CUT_FROM_LONG: f64 = 1e-4;
 const MAX_CUTS: usize = 3;
