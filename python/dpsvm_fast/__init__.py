@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __version__: str = str(_build_info()["version"])
 
-# Where the public names live. They are imported when they are first used: a program that checks a
+# Modules of the public names. They are imported when first used: a program that checks a
 # certificate, or asks the command line for help, does not wait for scikit-learn.
 _HOMES = {
     "PrivacyStatement": "certificates",

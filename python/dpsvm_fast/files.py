@@ -14,7 +14,7 @@ LARGEST_FILE = 1 << 32
 # Bytes of memory that a file may take unless the caller allows more, and how many at worst for each
 # of text. Larger files are refused before they are read.
 ROOM, OF_CHARACTER = 1 << 28, 5
-# How a reader gets more.
+# Advice on how to allow more memory.
 MEMORY_ADVICE = "raise the memory limit: max_memory= of the function, --max-memory of the command"
 # Lengths of a key in bytes: a shorter one can be guessed.
 SHORTEST_KEY, LONGEST_KEY = 16, 1 << 16
@@ -39,7 +39,7 @@ def write_bytes(path: Path, data: bytes) -> None:
         raise InvalidParameterError(
             f"model: got {len(data)} bytes, expected at most {LARGEST_FILE}"
         )
-    # The target of a link is replaced, not the link.
+    # Replace the target of a link, not the link.
     target = Path(os.path.realpath(path))
     draft = target.with_name(f".{uuid.uuid4().hex}.draft")
     try:

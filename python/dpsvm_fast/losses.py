@@ -231,7 +231,7 @@ class Loss:
             bound = (K - 1) * math.log1p(kappa / K)
         else:
             bound = self.n_scores * math.log1p(0.25 * kappa)
-        # Two functions, two products and a sum of positive terms, each within an ulp.
+        # Two functions, two products and a sum of positive terms, each exact to an ulp.
         return round_up(bound, 8)
 
     @property

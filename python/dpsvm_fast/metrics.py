@@ -283,7 +283,7 @@ class Evaluation:
         # One more row of each outcome in the worst place, for areas near 1.
         worst = max(area, 1.0 - area) ** 2 * (1.0 / p**2 + 1.0 / n**2)
         sampled = counts[0] @ moves[0] ** 2 + counts[1] @ moves[1] ** 2 + worst
-        # Inside a cell the order is not known: at most half of its pairs, and of a fine one few.
+        # Inside a cell the order is unknown: at most half of its pairs, and few of a fine cell.
         inside = np.maximum(positives, 0.0) * np.maximum(negatives, 0.0)
         fineness = np.minimum(np.maximum(positives, negatives), 1.0)
         half = DEVIATIONS * math.sqrt(noise + float(sampled)) + 0.5 * float(inside @ fineness)
@@ -659,7 +659,7 @@ class EvaluatedRows:
         # groups every row is a person.
         self._persons = np.empty(0, dtype=np.int64)
         self._shares = np.empty(0)
-        # Whether all rows, or persons, count alike.
+        # True: all rows, or persons, have equal weights.
         self.alike = "sample_weight" not in owners
 
     @property
@@ -863,7 +863,7 @@ class PrivateEvaluation(PrivateEstimator):
         return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
 
     def _occasion(self) -> Occasion:
-        """Facts about these rows that the statement adds to the plan."""
+        """Return facts about these rows that the statement adds to the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
         return occasion_of(self, names, labels="given")
 

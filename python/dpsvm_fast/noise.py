@@ -522,7 +522,7 @@ def few_bits_down(x: Fraction) -> float:
     The product of such a rate and a difference of scores is exact in double precision.
     """
     size = abs(x)
-    # The size is below two to the power of this, and not below a quarter of it.
+    # The size is below this power of two, and not below a quarter of it.
     exponent = size.numerator.bit_length() - size.denominator.bit_length() + 1
     unit = Fraction(2) ** (exponent - RATE_BITS)
     return fraction_down(math.floor(x / unit) * unit)

@@ -33,7 +33,7 @@ ENCODED = (
     "give {} public categories=..., a handle_unknown= that never warns (not 'warn', nor 'ignore' "
     "with drop=), and sparse_output=False in a ColumnTransformer"
 )
-# What a ColumnTransformer does with sparse rows unless it is told otherwise.
+# Advice if a ColumnTransformer gets sparse rows with its default threshold.
 DENSE_HINT = "set sparse_threshold=0, or zeros in all rows decide whether its output is sparse"
 REPLACEMENTS = {
     **dict.fromkeys(("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler"), SCALED),
@@ -290,7 +290,7 @@ def _fitted_leaves(pipeline: Any) -> list[Step]:
     return leaves
 
 
-# What the steps of a pipeline learn from its rows, and its cost.
+# Steps of a pipeline by what they learn from its rows, and its cost.
 #
 # A step is *private* when its fit is one of this library's releases, *public* when it maps every
 # row by itself and by public numbers or categories, and has *learned* otherwise: what was fitted on
@@ -300,9 +300,9 @@ def _fitted_leaves(pipeline: Any) -> list[Step]:
 # How scikit-learn writes a step that does nothing.
 NOTHING = ("passthrough", "drop")
 
-# Those of scikit-learn that make sparse rows of text, for which its release 1.6 has no tags.
+# scikit-learn's steps that make sparse rows of text, for which its release 1.6 has no tags.
 HASHES = ("FeatureHasher", "HashingVectorizer")
-# Those of scikit-learn that map each row by itself. Its tags do not tell: a
+# scikit-learn's steps that map each row by itself. Its tags do not tell: a
 # GaussianProcessRegressor needs no fit to predict, but a fit keeps all rows; a PatchExtractor makes
 # several rows of one.
 STATELESS = (*HASHES, "AdditiveChi2Sampler", "Binarizer", "FunctionTransformer", "Normalizer")
@@ -538,7 +538,7 @@ def _requires_fit(estimator: Any) -> bool:
         return True
 
 
-# What a fit will charge, known before it, of any estimator here and of Pipelines of them. A budget
+# Charge of a fit, known before it, for any estimator here and for Pipelines of them. A budget
 # does not depend on the number of columns: what a wider sum costs in rounding is paid by its noise.
 # So a Pipeline is planned as a whole, though only its fit knows how many columns each step hands
 # on. The last bits of a noise scale may depend on that number; events planned here are larger by

@@ -42,7 +42,7 @@ __all__ = [
 MAX_PLANNED_FEATURES, MAX_ROWS = 2**32 - 2, 2**53
 
 
-# What is known about a private fit before any data are touched, as plain numbers.
+# Facts about a private fit that are known before any data are touched, as plain numbers.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -327,7 +327,7 @@ class NoisePlan:
         return f"no: only up to {MAX_FEATURES} features" if many else "no: switched off"
 
 
-# What is said of a plan, one line a fact: the words, and where the number is.
+# Description of a plan, one line a fact: the words, and where the number is.
 FACTS = (
     ("epsilon of a person with N rows", "epsilon_of_person"),
     ("weights", "n_weights"),
@@ -413,9 +413,9 @@ def _cell(plan: NoisePlan, path: str) -> str:
     return f"{value:.6g}" if isinstance(value, float) else "" if value is None else str(value)
 
 
-# Of one core, at 56e9 a second, as measured with 1,000 classes.
+# Work of one core at 56e9 a second, as measured with 1,000 classes.
 FLOPS_AN_HOUR = 2e14
-# From half an hour on.
+# Half an hour and more.
 MANY_FLOPS = 0.5 * FLOPS_AN_HOUR
 
 # The z with 95 % of a standard normal variable above -z.
@@ -478,7 +478,7 @@ def plan_noise(
     n_features = check.check_integer("n_features", n_features, 1, MAX_PLANNED_FEATURES)
     if n_samples is not None:
         n_samples = check.check_integer("n_samples", n_samples, 1, MAX_ROWS)
-    # Nothing is spent, so a plan may exceed the ledger.
+    # Planning spends nothing, so a plan may exceed the ledger.
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
     check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)
@@ -502,7 +502,7 @@ def plan_noise(
     n_classes = estimator.classes.size
     facts = Facts(n_features=n_features, n_classes=n_classes, unit=unit)
     mechanism: Any = estimator.plan(facts)
-    # Refuses budgets whose noise cannot be drawn.
+    # Refuse budgets whose noise cannot be drawn.
     events = mechanism.events
     shared: dict[str, Any] = {
         "estimator": type(estimator).__name__,
@@ -580,7 +580,7 @@ def _whitening(mechanism: PrivateLinear, training: Training | None) -> Whitening
         return None
     needed = 1
     if mechanism.whiten is not True:
-        # More than any data set has, where no number of rows is enough.
+        # More rows than any data set has, if no number of rows is enough.
         needed = bisect.bisect_left(range(2**53), 1, lo=1, key=mechanism.worth_whitening)
     together = joined_parameter(*(each.mu for each in mechanism.whitenings))
     return Whitening(
@@ -675,7 +675,7 @@ def _decision(
     By default rows have norm 1, the constant feature included.
     """
     score = weight_deviation * row_norm
-    # A difference of two rows of W has at most so much of the norm of W.
+    # A difference of two rows of W has at most this share of the norm of W.
     apart = math.sqrt(2.0) if loss.n_scores > 1 else 1.0
     return Decision(
         weight_deviation=weight_deviation,

@@ -85,7 +85,7 @@ __all__ = [
 ]
 
 
-# What private transformers have in common: one noisy sum over rows of bounded norm.
+# Base of the private transformers: one noisy sum over rows of bounded norm.
 
 
 Fitted = TypeVar("Fitted", bound="PrivateTransformer")
@@ -653,7 +653,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 class PublicTransformer(TransformerMixin, BaseEstimator):
     """Base of transformers that map each row independently, by public numbers."""
 
-    # Nothing that they do depends on more than one row.
+    # Each output row depends on its own input row only.
     _learns_from_rows = False
     n_features_in_: int
 
@@ -905,7 +905,7 @@ class PrivateStandardScaler(OneToOneFeatureMixin, PrivateTransformer):
     n_samples_seen_: float = field(init=False)
     bounds_: tuple[Array, Array] = field(init=False)
 
-    # Of the copy that a call of fit_periods fits with: the state from which it continues.
+    # Set on the copy that fit_periods fits: the state from which it continues.
     _next: ClassVar[Running | None] = None
 
     _rests_on = "bounds"
@@ -1109,7 +1109,7 @@ def _farthest(distances: Array, scale: Array | None) -> float:
     return largest * float(np.linalg.norm(corner / largest)) * slack
 
 
-# More would not fit in memory with a column's rows, and could hardly be distinguished.
+# More would not fit in memory with a column's rows, and could hardly be told apart.
 MAX_KNOTS = 1 << 16
 
 
@@ -1636,7 +1636,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
             centre="none",
             seed=_core.NoiseSource(None).public_seed() if seed is None else seed,
         )
-        # Memory that is lacking for the frequencies is lacking now.
+        # Fail now if there is no memory for the frequencies.
         features.map()
         return {"_features": features, "seed_": features.seed, "structure_": features.structure}
 

@@ -25,7 +25,7 @@ from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError, WeakP
 # Neighbouring relations: one record added or removed; one record replaced by another.
 ADJACENCIES = ("add_remove", "replace_one")
 
-# Beyond this a budget says nothing any more, and the calibration is not proven.
+# A larger budget is vacuous, and the calibration is not proven there.
 MAX_EPSILON = 1e4
 
 # Numbers above these guarantee almost nothing.
@@ -35,7 +35,7 @@ MAX_THREADS = 1024
 
 MAX_SEED = 2**64 - 1
 
-# Names, not literals: the compiler would compute with those, before anyone changed the rounding.
+# Names, not literals: the compiler would fold those before anyone changed the rounding.
 _ONE, _TINY = 1.0, 2.0**-60
 
 _NORMAL, _SUBNORMAL = sys.float_info.min, 5e-324
@@ -277,7 +277,7 @@ def _described(value: object) -> str:
     return f"{text} of type {kind}" if len(text) <= 40 else kind
 
 
-# Packages that are imported only where they are used.
+# Packages that are imported only where used.
 
 
 def optional_module(module: str, who: str, extra: str) -> Any:

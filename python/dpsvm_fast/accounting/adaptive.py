@@ -42,7 +42,7 @@ from dpsvm_fast.validation import MAX_EPSILON
 # Share of delta that is kept for outright leaks, and the share of that which one event known by its
 # profile takes. Both belong to the meaning of a ledger's file.
 LEAK_SHARE, PAIR_SHARE = 0.1, 1.0 / 16.0
-# Where calibrations of Gaussian noise end, and the largest float below 1.
+# Smallest delta of a Gaussian calibration, and the largest float below 1.
 MIN_DELTA = 2.3e-308
 
 LARGEST_DELTA = math.nextafter(1.0, 0.0)
@@ -102,7 +102,7 @@ class Size(NamedTuple):
 
 
 NOTHING = Size(Fraction(0), Fraction(0), Fraction(0))
-# Of an event that no limit admits: nothing is known of it at the delta that it may have.
+# Size of an event that no limit admits: nothing is known of it at the delta that it may have.
 UNKNOWN = Size(Fraction(10**40), Fraction(0), math.inf)
 
 
@@ -210,7 +210,7 @@ class AdaptiveComposition:
 
 
 def _limits(epsilon: float, delta: float) -> Size:
-    """Limits of a filter for that budget."""
+    """Return the limits of a filter for that budget."""
     leak = mul_down(delta, LEAK_SHARE)
     kept = add_down(delta, -leak)
     mu = div_down(1.0, _core.gaussian_sigma(epsilon, kept)) if kept >= MIN_DELTA else 0.0
@@ -218,14 +218,14 @@ def _limits(epsilon: float, delta: float) -> Size:
 
 
 def _is_basic(size: Size, limits: Size) -> bool:
-    """Whether all is pure and within the limits."""
+    """Return whether all events are pure and within the limits."""
     if size.epsilon > limits.epsilon:
         return False
     return size.leak_near_pure(limits.basic) <= limits.leak
 
 
 def _is_gaussian(size: Size, limits: Size) -> bool:
-    """Whether all is within the limits as Gaussian releases."""
+    """Return whether all events are within the limits as Gaussian releases."""
     if size.square > limits.square:
         return False
     return size.leak_near_gaussian(sqrt_up(fraction_up(limits.square))) <= limits.leak
@@ -251,7 +251,7 @@ def boundary(square: float, delta: float, prior: float) -> float:
 
 @lru_cache(maxsize=4096)
 def _size_of(event: PrivacyEvent, pair: float) -> Size:
-    """Size of an event; one known by its profile counts by its epsilon at delta ``pair``."""
+    """Return the size of an event; one known by its profile counts by epsilon at ``pair``."""
     if isinstance(event, ParallelEvent):
         # The largest of each number over the branches.
         sizes = [
@@ -283,5 +283,5 @@ def _size_of(event: PrivacyEvent, pair: float) -> Size:
 
 
 def _pure(epsilon: float, leak: float) -> Size:
-    """Size of a pure event with a given probability of a leak."""
+    """Return the size of a pure event with a given probability of a leak."""
     return Size(Fraction(pure_mu(epsilon)) ** 2, Fraction(leak), Fraction(epsilon))

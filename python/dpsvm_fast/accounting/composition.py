@@ -100,13 +100,13 @@ Array = NDArray[np.float64]
 Group = tuple[float, float, int]
 Function = Callable[[float], float]
 
-# The smallest positive float, and where grids of losses end.
+# The smallest positive float, and the end of grids of losses.
 SMALLEST_DELTA, MIN_DELTA = math.ulp(0.0), 2.3e-308
 # Bound of the relative error of one function of scipy.special or numpy, generously; more than all
 # masses lost to underflow in one product.
 ERROR, UNDERFLOW = 4e-15, 1e-310
 
-# What a distance from the described laws costs.
+# Cost of a distance from the described laws.
 #
 # A release within T of an :math:`(\epsilon, \delta)`-private one, on every data set, is
 # :math:`(\epsilon, \delta + (1 + e^\epsilon) T)`-private; docs/proofs/accountant.md, section
@@ -117,7 +117,7 @@ ERROR, UNDERFLOW = 4e-15, 1e-310
 LARGEST_EXPONENT = 700.0
 # More than the relative error of an exponential of a sum of numbers up to 1e4.
 DISTANCE_ERROR, QUANTILE_ERROR = 1e-11, 1e-12
-# What a distance adds is not worth a search for a smaller epsilon below this share of delta.
+# Below this share of delta, the cost of a distance is not worth a search for a smaller epsilon.
 NEGLIGIBLE_DISTANCE = 1e-9
 # How closely that smaller epsilon is looked for: a share of the largest, and where it is cheap.
 NEAR_LEAST, NEAREST = 3e-3, 1e-5
@@ -129,10 +129,10 @@ NEARLY_SURE = 0.05
 # not end, shares of delta that distances may take. Then the result falls in a few close rounds.
 QUICK_MARGIN, COARSER, LITTLE_LEFT = 1e-4, 2.0, 1e-4
 SHARES, MAX_ROUNDS, CLOSER_ROUNDS = (0.5, 0.9), 20, 2
-# A loss is counted as infinite, and not as what it is as well, if that has at most the first share
-# of delta as its probability, and the second of epsilon: section "Tiny noise".
+# A loss counts as infinite instead of at its value if its probability is at most the first share
+# of delta, and the second of epsilon: section "Tiny noise".
 RARE_OF_DELTA, RARE_OF_EPSILON = 0.9, 0.01
-# What makes another round worth its time: more delta left by this factor. A close answer is hardly
+# Another round is worth its time if it leaves more delta by this factor. A close answer is hardly
 # ever below this share of a quick one.
 HARDLY_MORE, CLOSER_SHARE = 1.01, 0.8
 
@@ -199,7 +199,7 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
     distance : float in (0, 1)
     """
     quantile = float(ndtri(distance))
-    # A quantile too far to the right, a probability too large.
+    # Round quantile and probability up.
     quantile += QUANTILE_ERROR * (1.0 + abs(quantile))
     tail = math.exp(float(log_ndtr(mu + quantile)) * (1.0 - DISTANCE_ERROR)) * (
         1.0 + DISTANCE_ERROR
@@ -214,7 +214,7 @@ def leak_near_gaussian(mu: float, distance: float) -> float:
 MAX_CLOSE_CHOICES, MAX_LOOKS = 3, 6
 # An answer this many times another one is hardly larger. The square of the next is still a number.
 HARDLY_LARGER, HUGE = 1.03, 1e100
-# Of more choices than these, basic composition tells which ones to look at.
+# With more choices than these, basic composition tells which ones to look at.
 FEW_CHOICES = 8
 # A part refutes a claim if its own bound of delta exceeds the claim by this factor: no grid of all
 # parts is tighter by so much.
@@ -253,7 +253,7 @@ def totals_epsilon(totals: Totals, delta: float, *, quick: bool = False) -> floa
 
 
 def _leaks_rarely(leaky: Totals, epsilon: float, delta: float) -> bool:
-    """Whether losses that count as infinite hardly change what is known at (epsilon, delta)."""
+    """Return whether infinite losses hardly change what is known at (epsilon, delta)."""
     return leaky.leak <= min(RARE_OF_DELTA * delta, RARE_OF_EPSILON * epsilon)
 
 
@@ -287,7 +287,7 @@ def _largest_of_choices(
 
 
 def _weight(choice: Totals) -> float:
-    """About the variance of all losses, or more: it only decides which choice is asked."""
+    """Return about the variance of all losses, or more, to decide which choice is asked."""
     mixture = Mixture.of(choice)
     weight = choice.pure_epsilon + min(mixture.mu, HUGE) ** 2 + mixture.rho
     weight += sum(min(1.0 / one.sigma, HUGE) ** 2 * n for one, n in mixture.objective)
@@ -313,7 +313,7 @@ def largest(
     bounds.sort(key=itemgetter(0), reverse=True)
     found, asked, most = -math.inf, 0, 0 if quick else MAX_CLOSE_CHOICES
     if len(bounds) > most and not quick:
-        # One of these has a quick answer only: nobody looks closely at what is hardly larger.
+        # One of these keeps its quick answer: an answer hardly larger needs no closer look.
         found = min(min(top, ask(one, quick=True)) for top, one in bounds[: most + 1])
     for bound, one in bounds:
         if bound <= found:
@@ -373,7 +373,7 @@ def _choice_epsilon(
                 found = needed
                 break
     for _ in range(rounds if enough < found < math.inf else 0):
-        # At a point that is enough, what is needed is enough itself.
+        # If an epsilon suffices, so does the epsilon needed there.
         before = _left(choice, found, delta)
         found = min(found, ask(found))
         if found <= enough or _left(choice, found, delta) <= HARDLY_MORE * before:
@@ -404,7 +404,7 @@ def _enough(ask: Function) -> float:
 
 
 def _left(choice: Totals, epsilon: float, delta: float) -> float:
-    """Delta that distances at ``epsilon`` and infinite losses leave; negative if they cost more."""
+    """Return delta less the cost of distances at ``epsilon`` and of infinite losses."""
     left, leak = delta, choice.leak
     if choice.distance:
         left = add_down(delta, -distance_delta(choice.distance, epsilon))
@@ -414,12 +414,12 @@ def _left(choice: Totals, epsilon: float, delta: float) -> float:
 
 
 def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: bool = False) -> float:
-    """Epsilon without distances, at the delta that these leave at ``epsilon``."""
+    """Return the epsilon without distances, at the delta that these leave at ``epsilon``."""
     left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
     if quick and choice.distance:
-        # What is needed at the next epsilon is then mostly known.
+        # Few digits: the next epsilon then mostly finds a cached result.
         left = _short(left)
     found = _epsilon(Mixture.of(choice), left, quick=quick)
     # A part with a rare and huge loss makes the grid for all coarse.
@@ -429,7 +429,7 @@ def _epsilon_of_rest(choice: Totals, epsilon: float, delta: float, *, quick: boo
 
 
 def _simple_epsilon(choice: Totals, epsilon: float, delta: float) -> float:
-    """Epsilon by basic composition; infinity where it exceeds ``epsilon`` and is not pure."""
+    """Return epsilon by basic composition; infinity if above ``epsilon`` and not pure."""
     left = _left(choice, epsilon, delta)
     if left < 0.0:
         return math.inf
@@ -439,19 +439,19 @@ def _simple_epsilon(choice: Totals, epsilon: float, delta: float) -> float:
 
 
 def _is_shown_quickly(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether a bound of little cost shows (epsilon, delta)."""
+    """Return whether a cheap bound proves (epsilon, delta)."""
     if _epsilon_of_rest(choice, epsilon, delta, quick=True) <= epsilon:
         return True
     return _gains(choice, epsilon, delta) and _choice_epsilon(choice, delta, quick=True) <= epsilon
 
 
 def _gains(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether distances cost notably less at a smaller epsilon."""
+    """Return whether distances cost notably less at a smaller epsilon."""
     return _left(choice, 0.0, delta) - _left(choice, epsilon, delta) > LITTLE_LEFT * delta
 
 
 def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether a part of a choice alone costs more than (epsilon, delta)."""
+    """Return whether a part of a choice alone costs more than (epsilon, delta)."""
     # Distances cost least at the smallest epsilon, and no delta is below that at the largest.
     left, mixture = _left(choice, 0.0, delta), Mixture.of(choice)
     if left < 0.0:
@@ -465,7 +465,7 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
         event, _ = min(mixture.objective, key=lambda found: found[0].sigma)
         found = profile(event, epsilon)
         if is_joint(event):
-            # Its values step up and down: chords between them may be far below one.
+            # Its values step up and down: chords between them may be far below a value.
             one = Mixture(objective=((event, 1),), replace_one=mixture.replace_one)
             found = min(found, Grid(one).delta(epsilon))
         alone.append(found)
@@ -481,7 +481,7 @@ def _is_refuted(choice: Totals, epsilon: float, delta: float) -> bool:
 
 
 def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> float:
-    """Delta of one choice without its distances; a ``quick`` one may be larger."""
+    """Return the delta of one choice without its distances; a ``quick`` one may be larger."""
     left, leak = add_down(epsilon, -choice.pure_epsilon), choice.leak
     found = _delta(Mixture.of(choice, pure=False), left, quick=quick) if left >= 0.0 else 1.0
     # With pure events it is at least that of the rest times the probability of their largest loss.
@@ -490,17 +490,17 @@ def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> floa
         found = min(found, _delta(Mixture.of(choice), epsilon, quick=quick))
     if leak:
         found = min(1.0, add_up(leak, mul_up(add_up(1.0, -leak), found)))
-    # Never 0, also where the value underflows: what is not pure has no guarantee with delta = 0.
+    # Never 0, even on underflow: an event that is not pure has no guarantee with delta = 0.
     return found if choice.is_pure else max(found, SMALLEST_DELTA)
 
 
-# What bounds the summed loss of a plain list of events.
+# Bounds of the summed loss of a plain list of events.
 
 # Sampled steps that count as whole batches: their Gaussian parameter over the largest parameter of
 # another event, and its square over that of a Gaussian part; the first also for the loss of an
 # objective that gets the fewest points. None changes four digits.
 FAINT, FAINT_AMONG_GAUSSIANS = 1e-5, Fraction(1, 10_000)
-# What a part that is charged in full may cost: of epsilon, all together, and of delta, each.
+# Largest cost of a part that is charged in full: of epsilon, all together, and of delta, each.
 FAINT_IN_FULL, FAINT_DELTA = 5e-6, 1e-7
 # The former beside a Gaussian loss with a parameter beyond the second number, tried as well, and
 # whatever can be charged in full.
@@ -536,7 +536,7 @@ class Mixture(NamedTuple):
         """Return the content of totals, with or without the pure events."""
         sampled, curved = totals.sampled, totals.curved
         if sampled and any(map(_is_step, curved)):
-            # One direction after the other: steps of one record together with those of several.
+            # Directions in turn: steps of one record together with those of several.
             adjacency = totals.adjacency or ""
             ones = {
                 Grouped(SubsampledGaussianEvent(z, q, 1, adjacency), 1): n
@@ -591,7 +591,7 @@ class Mixture(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _delta(mixture: Mixture, epsilon: float, *, quick: bool = False) -> float:
-    """Delta of a mixture: the smallest bound of its laws."""
+    """Return the delta of a mixture: the smallest bound of its laws."""
     asked = _quick_curves(mixture) if quick else (law.delta for law in _laws(mixture))
     found = min(ask(epsilon) for ask in asked)
     return found if found < 1.0 else BasicComposition(mixture).delta(epsilon)
@@ -604,12 +604,12 @@ TABLES = ((0.0, 0.25), (0.25, 0.5), (0.5, 1.0))
 
 @lru_cache(maxsize=64)
 def _quick_curves(mixture: Mixture) -> list[Function]:
-    """Delta as a function of epsilon by each law, at less cost."""
+    """Return delta as a function of epsilon by each law, at less cost."""
     return list(map(_quick_curve, _laws(mixture)))
 
 
 def _quick_curve(law: Law) -> Function:
-    """Delta as a function of epsilon, or a little more."""
+    """Return delta as a function of epsilon, or a little more."""
     if isinstance(law, Steps) and not law.is_vacuous:
         law = _on_grid(law)
     if isinstance(law, Grid):
@@ -623,7 +623,7 @@ def _quick_curve(law: Law) -> Function:
 
 @lru_cache(maxsize=512)
 def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
-    """Epsilon of a mixture: the smallest bound of its laws beside what is charged in full."""
+    """Return the epsilon of a mixture: the least bound of its laws and the parts in full."""
     if delta < MIN_DELTA:
         return math.inf
     # Next to a Gaussian loss this large a grid may be far above the truth.
@@ -644,7 +644,7 @@ def _epsilon(mixture: Mixture, delta: float, *, quick: bool = False) -> float:
 
 
 def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool) -> float:
-    """Epsilon of a mixture of which about a ``share`` of epsilon is charged in full."""
+    """Return the epsilon of a mixture of which about a ``share`` of epsilon is charged in full."""
     kept, in_full, left = _in_full(mixture, delta, share)
     if left < MIN_DELTA:
         return math.inf
@@ -653,13 +653,13 @@ def _beside_in_full(mixture: Mixture, delta: float, share: float, *, quick: bool
 
 @lru_cache(maxsize=512)
 def _by_laws(mixture: Mixture, delta: float, *, quick: bool) -> float:
-    """Epsilon of a mixture: the smallest bound of its laws."""
+    """Return the epsilon of a mixture: the smallest bound of its laws."""
     near = 0.0 if quick else _by_laws(mixture, delta, quick=True)
     return min(_by_law(law, delta, quick=quick, near=near) for law in _laws(mixture))
 
 
 def _by_law(law: Law, delta: float, *, quick: bool, near: float = 0.0) -> float:
-    """Epsilon of a law; a curve is looked at a little below ``near`` first."""
+    """Return the epsilon of a law; a curve is looked at a little below ``near`` first."""
     if isinstance(law, Curve) and not quick:
         return law.epsilon(delta, near=near)
     if quick and isinstance(law, Steps):
@@ -726,7 +726,7 @@ def _share(delta: float) -> float:
 
 
 def _laws(mixture: Mixture) -> list[Law]:
-    """Laws of a mixture: one if it is tight, several if any may be the smallest."""
+    """Return the laws of a mixture: one if it is tight, several if any may be the smallest."""
     mu, pure, sampled, rho, objective, curved, _ = mixture
     steps = tuple((event, count) for event, count in curved if _is_step(event))
     if steps:
@@ -757,7 +757,7 @@ def _laws(mixture: Mixture) -> list[Law]:
 
 
 def _is_step(event: CurvedEvent) -> bool:
-    """Whether it is a sampled step for several records."""
+    """Return whether it is a sampled step for several records."""
     return isinstance(ungrouped(event)[0], SubsampledGaussianEvent)
 
 
@@ -774,7 +774,7 @@ def _of_whole_batches(mixture: Mixture, steps: tuple[tuple[CurvedEvent, int], ..
 
 
 def _parts(mixture: Mixture, *, closely: bool = False) -> list[tuple[Law, int]]:
-    """Laws of the parts of a mixture without its pure events, each with its count.
+    """Return the laws of the parts of a mixture without its pure events, each with its count.
 
     Profiles of objectives are looked at ``closely``, value by value, or by their points.
     """
@@ -810,7 +810,7 @@ class Gaussian:
             return 0.0 if epsilon >= 0.0 else min(1.0, round_up(-math.expm1(epsilon), 4))
         if math.isinf(self.mu) or epsilon == -math.inf:
             return 1.0
-        # Never 0, also where the value underflows.
+        # Never 0, even on underflow.
         sigma = div_down(1.0, max(self.mu, MIN_MU))
         return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, sigma)))
 
@@ -821,11 +821,11 @@ class Gaussian:
         return _core.gaussian_epsilon(delta, div_down(1.0, max(self.mu, MIN_MU)))
 
 
-# Outcomes of randomised responses that are gone through, fewer where each costs a Gaussian delta
+# Largest number of outcomes of randomised responses, smaller where each costs a Gaussian delta
 # or meets every node of a profile; milliseconds for all, where each costs one value of a profile.
 MAX_OUTCOMES, OUTCOMES_WITH_GAUSSIAN, OUTCOMES_WITH_PROFILE = 20_000, 2_000, 500
 LONGEST_SUM = 10.0
-# Share of a sum that one of its terms may be too large by.
+# Largest relative excess of a sum through one of its terms.
 HARDLY_NOTICED = 1e-9
 
 
@@ -862,10 +862,10 @@ class Responses:
 
 
 def _with_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon: float) -> float:
-    """Delta of one objective event and few outcomes of randomised responses."""
+    """Return the delta of one objective event and few outcomes of randomised responses."""
     left = epsilon - losses - 8.0 * math.ulp(1.0 + epsilon + float(losses.max()))
     total, least = 0.0, 1.0
-    # From 0 outwards the profile falls: what is hardly noticed is not computed any more.
+    # From 0 outwards the profile falls: negligible terms are not computed.
     for i in np.argsort(np.abs(left)):
         x, mass = float(left[i]), float(masses[i])
         if mass * least > HARDLY_NOTICED * total:
@@ -876,7 +876,7 @@ def _with_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon
 
 @lru_cache(maxsize=64)
 def _outcomes(pure: tuple[tuple[float, int], ...], most: int) -> tuple[Array, Array] | None:
-    """Losses and masses of all outcomes of randomised responses, rounded up; None for too many."""
+    """Return losses and masses of all outcomes of responses, rounded up; None for too many."""
     if math.prod(count + 1 for _, count in pure) > most:
         return None
     losses, masses = np.zeros(1), np.ones(1)
@@ -892,7 +892,7 @@ def _outcomes(pure: tuple[tuple[float, int], ...], most: int) -> tuple[Array, Ar
     return losses, masses
 
 
-# No epsilon beyond this is searched for: it would say nothing. How closely a quick answer is.
+# No larger epsilon is searched for: it would be vacuous. Precision of a quick answer.
 LARGEST_SEARCHED, QUICKLY = 1e5, 1e-3
 
 
@@ -902,7 +902,7 @@ class Curve:
 
     profile: Function
     end: float = 1.0
-    # Other bounds that are less work: where epsilon is searched for, and for a quick answer.
+    # Cheaper bounds: to search for epsilon, and for a quick answer.
     above: Function | None = None
     quickly: Function | None = None
 
@@ -932,7 +932,7 @@ class Curve:
 
 @lru_cache(maxsize=256)
 def _curve_of(event: ObjectiveEvent) -> Curve:
-    """Law of one objective, value by value: the same object each time, as a key of caches."""
+    """Return the law of one objective by value: the same object each time, as a cache key."""
     if not is_joint(event):
         return Curve(partial(profile, event), reach(event))
     many = event.n_scores > MANY_SCORES
@@ -967,7 +967,7 @@ class Grid:
             if laws:
                 found = max(ask(law, epsilon) for law in laws)
                 least = min(least, mul_up(found, self._headroom))
-            # Whether something is known by points, and more of them cost little.
+            # Refine if something is known by points and more of them cost little.
             events = [event for event, _ in self.mixture.objective]
             worth = self.mixture.has_points and all(map(is_quick, events))
             if least > FAR_ABOVE * floor or not worth:
@@ -990,7 +990,7 @@ class Grid:
         costly: float = COSTLY_EVENTS,
     ) -> float:
         """Ask the law of each direction; the largest answer."""
-        # A point far below costs little, or else a curve that ends a little below does.
+        # A point far below costs little; otherwise a curve that ends a little below does.
         quick = all(is_quick(event) for event, _ in self.mixture.objective)
         far = FAR_ABOVE if quick else 8.0 * sum(count for _, count in self.mixture.objective)
         floor = next((floor for floor in FLOORS if delta > far * floor), FLOORS[-1])
@@ -1009,7 +1009,7 @@ class Grid:
 def _distributions(
     mixture: Mixture, floor: float, costly: float = COSTLY_EVENTS
 ) -> tuple[_core.LossDistribution, ...]:
-    """Loss distribution of all events; of sampled steps for several records one a direction.
+    """Return the loss distribution of all events: one a direction for several records.
 
     None of them where one may have a loss too large for any grid. Costly points are shared out as
     those of so many events.
@@ -1020,7 +1020,7 @@ def _distributions(
         return ()
     profiles = []
     objective = few_objectives(mixture.objective)
-    # Next to a loss far larger the fewest points will do.
+    # Next to a far larger loss the fewest points suffice.
     reaches = [count * reach(event) for event, count in objective]
     faint = FAINT * max(mixture.mu, *reaches, 0.0)
     n_costly = sum(
@@ -1052,7 +1052,7 @@ def _distributions(
     )
 
 
-# Deltas that basic composition is tried for.
+# Deltas to try with basic composition.
 LAST_RESORTS = (1e-2, 1e-4, 1e-6, 1e-9, 1e-12, 1e-16)
 # A Gaussian part smaller than the first counts as one of that size; beyond the second no chords are
 # drawn beside it.
@@ -1117,18 +1117,18 @@ class BasicComposition:
 
 @lru_cache(maxsize=1024)
 def _needed(law: Law, delta: float) -> float:
-    """Epsilon of one part."""
+    """Return the epsilon of one part."""
     return law.epsilon(delta)
 
 
 @lru_cache(maxsize=1024)
 def _quickly_needed(steps: Steps, delta: float) -> float:
-    """Epsilon of sampled steps, or a little more."""
+    """Return the epsilon of sampled steps, or a little more."""
     return steps.epsilon(delta) if steps.is_vacuous else _on_grid(steps).quick_epsilon(delta)
 
 
 def _on_grid(steps: Steps) -> Grid:
-    """Sampled steps as a mixture."""
+    """Return sampled steps as a mixture."""
     sampled = ((steps.z, steps.q, steps.n_steps),)
     return Grid(Mixture(sampled=sampled, replace_one=steps.replace_one))
 
@@ -1140,7 +1140,7 @@ MAX_GROUPS, MANY_GROUPS = 24, 128
 
 
 def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
-    """Pure events of at most ``MAX_SIZES`` sizes, each at least as large as what it replaces."""
+    """Return pure events of at most ``MAX_SIZES`` sizes, each at least the size it replaces."""
     return _few(
         pure,
         lambda one, other: (max(one[0], other[0]), one[1] + other[1]),
@@ -1150,7 +1150,7 @@ def few_sizes(pure: tuple[tuple[float, int], ...]) -> list[tuple[float, int]]:
 
 
 def few_groups(sampled: tuple[Group, ...]) -> list[Group]:
-    """Sampled steps of at most ``MAX_GROUPS`` kinds, merged to less noise and larger rates."""
+    """Return sampled steps of at most ``MAX_GROUPS`` kinds, merged to less noise, larger rates."""
     return _few(
         sampled,
         lambda one, other: (min(one[0], other[0]), max(one[1], other[1]), one[2] + other[2]),
@@ -1190,7 +1190,7 @@ def few_objectives(
 
 
 def _loss(kind: tuple[float, float, int]) -> float:
-    """Approximate squared loss of objectives of one kind."""
+    """Return the approximate squared loss of objectives of one kind."""
     sigma, price, count = kind
     return count * (1.0 / sigma + min(price, 1.0 / sigma)) ** 2
 
@@ -1218,7 +1218,7 @@ def _few(kinds: Any, joined: Any, cost: Any, limits: tuple[int, float, float]) -
 
 
 def _size(group: Group) -> float:
-    """About the variance of the loss of a group."""
+    """Return about the variance of the loss of a group."""
     z, q, n = group
     return n * q * min(q * math.expm1(min(1.0 / z / z, 700.0)), 1.0 / z / z)
 
@@ -1237,7 +1237,7 @@ USUAL_POINTS = 32
 COMPOSED_POINTS = 64
 # A profile ends below this delta, or at this epsilon.
 NEGLIGIBLE_DELTA, LARGEST_EPSILON = 1e-16, 256.0
-# Beyond, e^epsilon is no number.
+# Beyond, e^epsilon overflows.
 LARGEST_EXPONENT = 700.0
 # A profile counts as ended where it is that close to its limit.
 CLOSE = 1.0 + 1e-6
@@ -1245,7 +1245,7 @@ CLOSE = 1.0 + 1e-6
 
 @lru_cache(maxsize=256)
 def _profile(event: CurvedEvent) -> tuple[Function, Array]:
-    """Delta as a function of epsilon, and points of the curve that it is made of."""
+    """Return delta as a function of epsilon, and points of the curve that it is made of."""
     inner, size = ungrouped(event)
     profile: tuple[Function, Array] = inner.charge(_Profile(size))
     return profile
@@ -1281,7 +1281,7 @@ class _Profile(NamedTuple):
 
 
 def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
-    """Points of the curve of noise in one objective, for several records of one person.
+    """Return the points of the curve of noise in one objective, for several records of one person.
 
     A path of as many steps is nearly exact for few records. Where few points of one step are known
     it ends with nothing for many, of which the other bound is the better one.
@@ -1300,10 +1300,10 @@ def _of_group(event: ObjectiveEvent, size: int) -> tuple[Array, Array]:
 
 
 def base_curve(found: list[Totals]) -> BaseCurve:
-    """Profile of the worst of one run's choices; log delta falls about evenly between points."""
+    """Return the worst profile of one run's choices; points are about even in log delta."""
 
     def deltas(epsilon: float, known: list[float]) -> list[float]:
-        """Delta of each choice, or what is known at a smaller epsilon where another is larger."""
+        """Return delta of each choice, or that at a smaller epsilon if another is larger."""
         values, largest = list(known), 0.0
         for i in sorted(range(len(found)), key=known.__getitem__, reverse=True):
             if known[i] <= largest:
@@ -1323,7 +1323,7 @@ def base_curve(found: list[Totals]) -> BaseCurve:
         costly = COSTLY_STEP * max(epsilon, first) if fall >= COSTLY_FALL else 0.0
         return max(SMALLEST_STEP * (1.0 + epsilon), costly)
 
-    # What was too far away is a point later on.
+    # Points that were too far away, used later.
     ahead: list[tuple[float, list[float]]] = []
     asked = 0
     while g[-1] > limit and x[-1] < LARGEST_EPSILON and len(x) < MAX_POINTS:
@@ -1349,7 +1349,7 @@ def base_curve(found: list[Totals]) -> BaseCurve:
 
 
 def _is_costly(choice: Totals) -> bool:
-    """Whether one quick delta takes more than some milliseconds."""
+    """Return whether one quick delta takes more than some milliseconds."""
     alone = Mixture.of(choice)
     if alone.sampled:
         return True
@@ -1361,7 +1361,7 @@ def _is_costly(choice: Totals) -> bool:
 
 
 def _fall(choice: Totals) -> float:
-    """By how much the logarithm of a curve may fall between two points."""
+    """Return by how much the logarithm of a curve may fall between two points."""
     if _is_costly(choice):
         return COSTLY_FALL
     return FALL if choice.pure or choice.objective or choice.curved else CHEAP_FALL
@@ -1469,7 +1469,7 @@ def _check_size(group_size: object) -> int:
     return check_integer("group_size", group_size, 1, LARGEST_GROUP)
 
 
-# What an epsilon may be too large by: a share of the budget, and at most so much.
+# Largest excess of an epsilon: a share of the budget, and at most so much.
 NEARLY, MAX_ABOVE = 0.01, 1.0
 
 
@@ -1552,15 +1552,15 @@ def totals_fit(
     taken = left if looks is None else list(itertools.islice(looks, len(left)))
     if len(left) > len(taken):
         return False
-    # What is not shown of the largest need not be asked of the others.
+    # Largest first: the others need not be asked if it fails.
     left.sort(key=_weight, reverse=True)
     return all(_is_shown_closely(choice, epsilon, delta) for choice in left)
 
 
 def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | None:
-    """Whether (epsilon, delta) is proved for one choice; None where that takes a closer look."""
+    """Return whether (epsilon, delta) is proved for one choice; None if not decided quickly."""
     gaussian = Totals(choice.adjacency, choice.mu_squared)
-    # Gaussian mechanisms alone are one, with a formula.
+    # Gaussian mechanisms alone are one Gaussian mechanism, with a formula.
     if choice == gaussian and Gaussian(choice.mu).delta(epsilon) <= delta:
         return True
     larger = choice.changed(few_digits)
@@ -1572,12 +1572,12 @@ def _is_decided_quickly(choice: Totals, epsilon: float, delta: float) -> bool | 
 
 
 def _is_shown_closely(choice: Totals, epsilon: float, delta: float) -> bool:
-    """Whether (epsilon, delta) is proved for one choice, whatever that takes."""
+    """Return whether (epsilon, delta) is proved for one choice, however long that takes."""
     nearly, alone = min(epsilon * NEARLY, MAX_ABOVE), _epsilon_of_rest(choice, epsilon, delta)
     if alone > epsilon and _gains(choice, epsilon, delta):
         alone = min(alone, _choice_epsilon(choice, delta, enough=epsilon))
     if alone <= epsilon or delta == 0.0 or alone - epsilon > nearly:
         return alone <= epsilon
-    # Near the end of a budget delta may show what a rounded epsilon does not; what the rest alone
-    # exceeds no smaller epsilon mends.
+    # Near the end of a budget delta may show what a rounded epsilon does not; no smaller epsilon
+    # repairs an excess of the rest alone.
     return _exact_delta(choice, epsilon) <= delta and _choice_delta(choice, epsilon) <= delta

@@ -32,7 +32,7 @@ from dpsvm_fast.validation import (
     check_real,
 )
 
-# An epsilon of that size promises nothing.
+# Such an epsilon is vacuous.
 VACUOUS_EPSILON = 1e6
 
 
@@ -162,7 +162,7 @@ def gaussian_epsilon(delta: float, sigma: float, sensitivity: float = 1.0) -> fl
 
 
 def _multiplier(sigma: object, sensitivity: object) -> float:
-    """Noise scale at sensitivity 1, rounded towards less noise, hence a worse guarantee."""
+    """Return the noise scale at sensitivity 1, rounded down: a worse guarantee."""
     sigma = check_positive("sigma", sigma)
     return _usable("sigma", sigma, div_down(sigma, check_positive("sensitivity", sensitivity)))
 

@@ -29,7 +29,7 @@ SPACING, MAX_PLACES = 0.01, 8000
 # So many records in one step count as telling everything: their number, over the noise, and beyond
 # the mean in deviations and besides.
 MAX_JOINS, LARGEST_MEAN, DEVIATIONS, EXTRA_JOINS = 500, 100.0, 14.0, 60.0
-# Where chains of lines begin: the least probability, and how many on either side of 1/2, fewer for
+# Starts of chains of lines: the least probability, and how many on either side of 1/2, fewer for
 # chains of more than so many lines.
 MIN_START, STARTS, FEWER_STARTS, LONG, MIN_EPSILON = 1e-280, 4000, 1000, 100, 1e-12
 # A path on which every probability ends here reveals everything.
@@ -89,7 +89,7 @@ def step_points(z: float, q: float, size: int, direction: str, cut: float) -> Po
 
 
 def _joins(size: int, q: float, most: int) -> tuple[Array, float, float]:
-    """Logarithms of the law of the number of joins up to one, what is left, and their error."""
+    """Return the log probabilities of the number of joins up to one, the rest, and their error."""
     spread = math.sqrt(size * q * (1.0 - q))
     most = int(min(size, most, size * q + DEVIATIONS * spread + EXTRA_JOINS))
     k = np.arange(most)
@@ -110,7 +110,7 @@ def _joins(size: int, q: float, most: int) -> tuple[Array, float, float]:
 
 
 def _log_ratio(u: Array, centres: Array, logs: Array) -> tuple[Array, Array]:
-    """Logarithm of the ratio of the mixture to the noise at places, and its error."""
+    """Return the logarithm of the ratio of the mixture to the noise at places, and its error."""
     parts = logs + u[:, None] * centres - 0.5 * centres**2
     found = logsumexp(parts, axis=1)
     weights = np.exp(parts - found[:, None])
@@ -153,7 +153,7 @@ def path_points(epsilons: Array, deltas: Array, size: int) -> Points:
     size : int
         How many records the group has.
     """
-    # What is known at one epsilon is known at larger ones, which lines tell apart.
+    # Delta at one epsilon is a bound at larger ones, which lines tell apart.
     positive, deltas = increasing(np.maximum(epsilons, MIN_EPSILON), deltas)
     mirrored = -np.expm1(-positive) + np.exp(-positive) * deltas
     x = np.concatenate([-positive[::-1], positive])

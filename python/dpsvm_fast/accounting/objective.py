@@ -47,24 +47,24 @@ MIN_COSTLY, MAX_COSTLY, COSTLY_TOTAL = 12, 96, 500.0
 # Number of events of one law that are distinguished: those with a cheap curve, with one of a tenth
 # of a second, and at most of those whose every point costs.
 MAX_CHEAP_KINDS, MAX_KINDS, MAX_COSTLY_KINDS = 64, 12, 4
-# Jacobian of one score over the deviation of its loss from where on it is counted in full: then it
-# is nearly all there is, and a point would cost 50 ms.
+# Jacobian of one score over the deviation of its loss from which it is counted in full: then it
+# is nearly all of the loss, and a point would cost 50 ms.
 MOSTLY_JACOBIAN = 300.0
-# From so many scores on, one value of a joint law may take a fifth of a second.
+# With this many scores, one value of a joint law may take a fifth of a second.
 VERY_MANY_SCORES = 10_000
-# A loss beyond this is too large for a grid that says anything.
+# A larger loss is too large for a useful grid.
 LARGEST_LOSS = 256.0
 
 # Beside a Gaussian loss: nodes between which chords are drawn, fewer where each takes a joint law
 # or meets many atoms, or the profile is nearly straight.
 MAX_NODES, JOINT_NODES, FEW_NODES, MAX_PAIRS = 800, 400, 128, 60_000
 NODES_PER_DEVIATION, MIN_NODES = 100.0, 16.0
-# How closely the end of a curve is looked for; where a second curve starts, and its end.
+# Precision of the end of a curve; where a second curve starts, and its end.
 ROUGHLY, NEAR_END, CLOSELY = 1e-3, 0.9, 1e-9
 # A Gaussian part smaller than this share of the numbers around it is replaced by a larger one.
 SMALLEST_MU_SHARE = 1e-9
-# What is promised of noise in an objective among other events leaves this much of delta to those
-# who check it with separate tables.
+# Delta of noise in an objective among other events is raised by this factor, for verifiers
+# with separate tables.
 HEADROOM = 1.0005
 
 
@@ -218,7 +218,7 @@ def objective_delta(
 def _settings(
     loss: object, n_classes: object, kappa: object, jacobian: object, adjacency: object
 ) -> tuple[str, int, float | None, float | None, bool]:
-    """Law and scores of a loss, curvature ratio or Jacobian, and whether records are replaced."""
+    """Return law and scores of a loss, kappa or Jacobian, and whether records are replaced."""
     name = check_option("loss", loss, SMOOTH_LOSSES)
     table = Loss(name=name, n_classes=check_integer("n_classes", n_classes, 2))
     if (kappa is None) == (jacobian is None):
@@ -245,13 +245,13 @@ def profile(event: ObjectiveEvent, epsilon: float) -> float:
 
 @lru_cache(maxsize=65536)
 def _bound(event: ObjectiveEvent, epsilon: float) -> float:
-    """The compiled bound, computed up to the largest epsilon, made non-increasing."""
+    """Return the compiled bound, computed up to the largest epsilon, made non-increasing."""
     at = min(epsilon, MAX_EPSILON)
     return min(1.0, _core.objective_delta(event.law, event.n_scores, at, *_noise_of(event)))
 
 
 def _noise_of(event: ObjectiveEvent) -> tuple[float, float | None, float | None, bool]:
-    """Arguments of the compiled bounds after the law and the epsilons."""
+    """Return arguments of the compiled bounds after the law and the epsilons."""
     return event.sigma, event.kappa, event.jacobian, event.adjacency == "replace_one"
 
 
@@ -276,7 +276,7 @@ def profile_points(
 
 
 def _top(event: ObjectiveEvent) -> float:
-    """About the largest loss without the Jacobian: nine deviations above the mean."""
+    """Return about the largest loss without the Jacobian: nine deviations above the mean."""
     k, records = float(event.n_scores), 2.0 if event.adjacency == "replace_one" else 1.0
     square = {"softmax": 2.0, "weston_watkins": k * (k - 1.0)}.get(event.law, k)
     # About the length of the largest change of all scores' gradients together.
@@ -300,7 +300,7 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
     if points is None:
         return None
     x, g = points
-    # Of one record's loss V, cut off at the last point: E(V - x)_+ is g and its integral from x on,
+    # For one record's loss V, cut at the last point: E(V - x)_+ is g and its integral from x on,
     # here of chords in e^x.
     width = np.diff(x)
     bend = width / np.expm1(width)
@@ -314,7 +314,7 @@ def group_points(event: ObjectiveEvent, size: int, floor: float) -> tuple[Array,
 
 
 def _largest_jacobian(event: ObjectiveEvent) -> float:
-    """The largest log-determinant of one record, rounded up."""
+    """Return the largest log-determinant of one record, rounded up."""
     if event.kappa is None:
         assert event.jacobian is not None
         return event.jacobian
@@ -375,21 +375,21 @@ def point_cost(event: ObjectiveEvent) -> float:
 
 @lru_cache(maxsize=256)
 def _curve(event: ObjectiveEvent, low: float, high: float, count: int) -> tuple[Array, Array]:
-    """Increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
+    """Return increasing epsilons from ``low >= 0`` to ``high`` and bounds of delta there."""
     x, g = _core.objective_profile(event.law, event.n_scores, low, high, count, *_noise_of(event))
-    # What is known at one epsilon is known at all larger ones.
+    # A bound at one epsilon holds at all larger ones.
     return x, np.minimum.accumulate(np.minimum(g, 1.0))
 
 
 def _costly_points(
     event: ObjectiveEvent, top: float, floor: float, share: float
 ) -> tuple[Array, Array]:
-    """Few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
+    """Return few epsilons >= 0 and bounds of delta there, dense where delta falls to ``floor``.
 
     Each is put where the chord may lie farthest above the curve, as a difference of epsilons.
     """
     if event.kappa is not None and _jacobian_share(event) > MOSTLY_JACOBIAN:
-        # Nearly all there is: it is counted in full.
+        # Nearly all of the loss: it is counted in full.
         event = replace(event, kappa=None, jacobian=_largest_jacobian(event))
     jacobian = event.n_scores * _jacobian_share(event) / event.sigma
     at = sorted({0.0, min(jacobian, MAX_EPSILON), min(jacobian + top, MAX_EPSILON)})
@@ -419,13 +419,13 @@ def _missed(x: Array, g: Array) -> Array:
         from_right = np.append(g[1:-1] - slopes[1:] * half[:-1], 0.0)
         least = np.maximum(np.maximum(from_left, from_right), g[1:])
         share = np.nan_to_num(np.log(middle / least) / np.log(g[:-1] / g[1:]))
-    # What is nearly nothing counts less.
+    # Tiny deltas count less.
     share = np.clip(share, 0.0, 1.0)
     return np.asarray(np.diff(x) * share * np.where(g[:-1] < 1e-13, 0.25, 1.0))
 
 
 def _jacobian_share(event: ObjectiveEvent) -> float:
-    """Jacobian of one score over the deviation of its loss; 0 if it is not computed jointly."""
+    """Return Jacobian over deviation of the loss of one score; 0 if not computed jointly."""
     if event.law != "logistic" or event.kappa is None or event.adjacency == "replace_one":
         return 0.0
     return event.sigma * math.log1p(0.25 * event.kappa)
@@ -436,7 +436,7 @@ def _jacobian_share(event: ObjectiveEvent) -> float:
 USUAL_CROSSINGS, SOONER, MAX_CROSSINGS = 10, 3.0, 200
 # A search ends where the sides of a jump are that near to each other, relatively.
 NEAR_JUMP = 5e-7
-# No smaller epsilon is a first try.
+# No smaller epsilon is tried first.
 SMALLEST_HIGH = 1e-3
 
 
@@ -463,7 +463,7 @@ def crossing(
         margin = 2e-13 * high / (high - low)
         middle = low + (high - low) * min(max(share, margin), 1.0 - margin)
         found = math.log(max(curve(middle), least)) - wanted
-        # Before a jump there is no slope to follow.
+        # There is no slope to follow before a jump.
         flat = found == log_low
         if found <= 0.0:
             weight_low *= 0.5 if weight_high <= 0.0 else 1.0
@@ -567,7 +567,7 @@ class ObjectiveWithGaussian:
         return min(1.0, (float(chords.sum()) + rest) * (1.0 + nodes.size * ERROR))
 
     def _masses(self, edges: Array) -> tuple[Array, Array]:
-        """Mass under P, and mean of exp(-loss), of a loss between increasing edges.
+        """Return the mass under P, and the mean of exp(-loss), of a loss between increasing edges.
 
         P is rounded up.
         """
@@ -583,7 +583,7 @@ class ObjectiveWithGaussian:
 
 
 def _normal_cells(edges: Array) -> Array:
-    """Probability of a standard normal number between neighbours, from the smaller tails."""
+    """Return the normal probability between neighbours, from the smaller tails."""
     tails, left = ndtr(-np.abs(edges)), edges <= 0.0
     first, second = tails[:-1], tails[1:]
     upper = np.where(left[:-1], 1.0 - first - second, first - second)
@@ -597,17 +597,17 @@ MANY_REACHES, WIDEST_CELL = 5.0, 50.0
 def _profile_between(
     event: ObjectiveEvent, low: float, high: float, count: int
 ) -> tuple[Array, Array]:
-    """Nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
+    """Return nodes from ``low`` to ``high``, of any sign, and bounds of delta there."""
     far = min(max(-low, high), MAX_EPSILON)
     near = min(max(low, -high, 0.0), 0.99 * far)
-    # Beyond 37 deviations a profile is nothing, and costly to compute.
+    # Beyond 37 deviations a profile is negligible, and costly to compute.
     last = min(far, MANY_REACHES * reach(event))
     if near < last:
         x, g = _curve(event, near, last, count)
     else:
         x, g = np.array([near]), np.array([profile(event, last)])
     if max(last, x[-1]) < far:
-        # What is constant is its own chord, here and mirrored: few cells do.
+        # A constant is its own chord, here and mirrored: few cells do.
         more = np.linspace(x[-1], far, 2 + int((far - x[-1]) / WIDEST_CELL))[1:]
         x, g = np.append(x, more), np.append(g, np.full(more.size, g[-1]))
     if low >= 0.0:

@@ -49,7 +49,7 @@ Array = NDArray[np.float64]
 
 # More than the rounding of one formula here, relative to the numbers in it.
 ERROR = 1e-13
-# Of chords of several hundred nodes: proportional to their number, not to their distances.
+# Error of chords of several hundred nodes: proportional to their number, not their distances.
 SUM_ERROR = 1e-11
 # Cells of u, and the least u but 0. Lines that bound B, and nodes of the chords of h.
 CELLS, FAR_CELLS, EVEN_CELLS, MIN_U, MAX_LINES, NODES = 400, 100, 100, 1e-20, 400, 1500
@@ -57,7 +57,7 @@ CELLS, FAR_CELLS, EVEN_CELLS, MIN_U, MAX_LINES, NODES = 400, 100, 100, 1e-20, 40
 LARGEST_LOG_RATIO = 600.0
 # Weights that fall more slowly than this do not end for any purpose.
 MIN_FALL = 1e-280
-# A larger rho promises nothing.
+# A larger rho is vacuous.
 LARGEST_RHO = 1e3
 # Logarithms of alpha - 1 between which the best order of a Renyi divergence is sought.
 LOWEST, HIGHEST = -30.0, 30.0
@@ -102,7 +102,7 @@ class StoppingLaw:
         return np.asarray((1.0 - self.gamma) / -math.log(self.gamma) / rest * (1.0 + ERROR))
 
     def log_ratio(self, u: Array, moved: Array) -> Array:
-        """Logarithm of a(u) over a(moved), rounded up; a moved u beyond 1 is harmless."""
+        """Return the log of a(u) over a(moved), rounded up; a moved u beyond 1 is harmless."""
         if self.kind == "poisson":
             return np.asarray(self.mean * (moved - u) + ERROR * self.mean * (moved + u))
         g = self.gamma
@@ -206,7 +206,7 @@ class StoppingKernel:
         ratios = law.log_ratio(u[:, None], u[:, None] * slopes + starts)
         logs = np.maximum(ratios[:-1], ratios[1:]).min(axis=1)
         tops = law.weight(u[:-1])
-        # Cells where nothing is known count with all of their weight.
+        # Cells without a known bound count with all of their weight.
         hopeless = (logs > LARGEST_LOG_RATIO) | (
             tops * np.exp(-np.minimum(logs, LARGEST_LOG_RATIO)) < MIN_FALL
         )
@@ -229,7 +229,7 @@ class StoppingKernel:
 
 
 def _chord_weights(tops: Array, logs: Array) -> tuple[Array, Array]:
-    """Logarithms of nodes s_j and weights w_j of a sum of hinges above h.
+    """Return the logarithms of nodes s_j and weights w_j of a sum of hinges above h.
 
     Each cell gives a line ``tops * (1 - s / ratio)``; h lies below the largest of them and 0, which
     is convex in s: any nodes will do.
@@ -282,7 +282,7 @@ def zcdp_delta(rho: float) -> Callable[[float], float]:
 
 
 def _poisson_zcdp_delta(law: StoppingLaw, rho: float, epsilon: float) -> float:
-    """Delta for a Poisson number of runs; every order gives a bound, whatever the search finds."""
+    """Return delta for a Poisson number of runs; every order gives a valid bound."""
     one, log_mean = zcdp_delta(rho), math.log(law.mean)
 
     def log_delta(u: float) -> float:

@@ -51,12 +51,12 @@ LAWS = ("sampled", "objective", "curved", "parallel")
 COUNTS = ("pure", "leaks", *LAWS)
 # More than the rounding of one logarithm or exponential; what no exponential is taken of.
 ERROR, LARGEST_EXPONENT = 1e-15, 700.0
-# Combinations of branches that are tried.
+# Largest number of combinations of branches to try.
 MAX_CHOICES = 40
-# Standard deviations below its mean that the loss of a joined step nearly never falls.
+# The loss of a joined step is almost never this many standard deviations below its mean.
 NEARLY_SURELY = 3.0
-# Binary digits of the larger amounts that are tried first: many totals share them, and what is
-# known of them.
+# Binary digits of the larger amounts to try first: many totals share them, and with them cached
+# results.
 FEW_DIGITS = 3
 
 
@@ -221,7 +221,7 @@ class _Charge(NamedTuple):
         self.totals.distance += Fraction(event.distance)
 
     def add_alternatives(self, event: AlternativesEvent) -> None:
-        # No alternative has a larger distance than the largest.
+        # No alternative exceeds the largest distance.
         exact, distance = without_distances(event)
         self.totals.distance += distance
         if exact is not None:
@@ -263,7 +263,7 @@ def least_loss_of_join(noise: float, rate: float) -> float:
 
 
 def _group_delta(event: ApproximateEvent, size: int) -> float:
-    """Delta of a path of such steps at the sum of their epsilons, rounded up: a geometric sum."""
+    """Return delta of ``size`` steps at the sum of their epsilons, rounded up: a geometric sum."""
     if size == 1:
         return event.delta
     if event.epsilon * size > LARGEST_EXPONENT:
@@ -292,7 +292,7 @@ def gaussian_mu(event: ObjectiveEvent) -> float | None:
 
 
 def without_distances(event: AlternativesEvent) -> tuple[AlternativesEvent | None, Fraction]:
-    """Alternatives of the laws that their branches describe, and the largest of the distances.
+    """Return the alternatives of the laws of the branches, and the largest of the distances.
 
     None if there were only distances. A branch without other events leaks nothing, and any other
     branch covers it.
@@ -356,7 +356,7 @@ def choices(totals: Totals) -> list[Totals]:
 
 @lru_cache(maxsize=1024)
 def _without_curve(event: CurvedEvent) -> Totals | None:
-    """Totals of an event that needs no curve, not to be modified; None if it needs one.
+    """Return the totals of an event that needs no curve, not to be modified; None otherwise.
 
     Alternatives of which one covers all others are that one, and the best of pure runs is pure.
     """
@@ -379,7 +379,7 @@ def _without_curve(event: CurvedEvent) -> Totals | None:
 
 @lru_cache(maxsize=1024)
 def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
-    """Totals of the branches that no other branch covers; not to be modified.
+    """Return the totals of the branches that no other branch covers; not to be modified.
 
     For several records of one person: all ways in which they may lie in the branches; where these
     are too many, totals that cover them all: section "Groups of records" of the proof page.
@@ -404,7 +404,7 @@ def _branches(event: ParallelEvent | Grouped) -> tuple[Totals, ...]:
 
 
 def _group_totals(branch: Iterable[PrivacyEvent], size: int) -> Totals:
-    """Totals of several records that meet a branch, or others with the same events.
+    """Return the totals of several records that meet a branch, or others with the same events.
 
     These are separate distances, and for all else a path through one of them is the worst.
     """

@@ -29,9 +29,9 @@ from dpsvm_fast.validation import check_option
 SLACK = 1e-12
 # Steps of a bisection at most.
 HALVINGS = 60
-# Largest multiple of the claimed noise that is tried.
+# Largest multiple of the claimed noise to try.
 MOST_NOISE = 64.0
-# At how many epsilons a profile is compared with the counts.
+# Number of epsilons at which a profile is compared with the counts.
 N_EPSILONS = 24
 
 
@@ -165,7 +165,7 @@ Array = NDArray[np.float64]
 
 METHODS = ("auto", "clopper_pearson", "gaussian", "profile")
 
-# With how much noise the claimed law is looked at to choose an event.
+# Number of noise levels at which the claimed law is examined to choose an event.
 N_FACTORS = 12
 # How each number of an event changes when its noise grows by a factor: its power.
 _POWERS = {"sigma": 1, "noise_multiplier": 1, "epsilon": -1, "rho": -2}
@@ -305,7 +305,7 @@ def event_score(method: str, claim: Claim) -> Callable[[Array, Array], Array]:
         here, before = excess[i, columns], excess[np.maximum(i - 1, 0), columns]
         part = np.where(i > 0, here / np.maximum(here - before, 1e-300), 0.0)
         refuted = (excess > 0.0).any(axis=0)
-        # What no factor refutes comes after all others; the excess of trivial events is near 0.
+        # Events that no factor refutes come after all others; the excess of trivial ones is near 0.
         distance = np.maximum(_finite(stats.norm.ppf(low) - stats.norm.ppf(high)), -1e3)
         return np.asarray(np.where(refuted, part - i, 1e-3 * distance - 2.0 * N_FACTORS))
 

@@ -258,7 +258,7 @@ def _of_objective(first: ObjectiveWorld, second: ObjectiveWorld, delta: float) -
     worlds = _objective_of(first), _objective_of(second)
     inside = first.plan.inside
     size = inside.n_weights
-    # What a record adds to B at most, in both worlds together.
+    # Largest contribution of the records to B, in both worlds together.
     reach = sum(float(np.linalg.norm(world.rows, axis=1).sum()) for world in worlds)
     if inside.noise == "gamma":
         return _largest_log_ratio(worlds, inside.scale, size, reach)
@@ -266,7 +266,7 @@ def _of_objective(first: ObjectiveWorld, second: ObjectiveWorld, delta: float) -
     side = np.linspace(-1.0, 1.0, NODES[size]) * (DEVIATIONS * sigma + reach)
     B = np.stack(np.meshgrid(*[side] * size, indexing="ij"), axis=-1).reshape(-1, size)
     if size == 2:
-        # Turned: a kink along a line of the grid would be met everywhere alike.
+        # Rotated: a kink along a grid line would meet all its cells alike.
         c, s = math.cos(0.58), math.sin(0.58)
         B = B @ np.array([[c, -s], [s, c]])
 
@@ -281,7 +281,7 @@ def _of_objective(first: ObjectiveWorld, second: ObjectiveWorld, delta: float) -
         raise ArithmeticError(f"the density's mass is {likely.sum():.6g}")
 
     def delta_at(epsilon: float) -> float:
-        # Not by BLAS: its threads cost more than they save here.
+        # Without BLAS: its threads cost more than they save here.
         over = (likely * -np.expm1(np.minimum(epsilon - loss, 0.0))).sum()
         under = (rare * -np.expm1(np.minimum(epsilon + loss, 0.0))).sum()
         return float(max(over, under))

@@ -43,14 +43,14 @@ ONE_RUN = {
     "profile": "one_run_profile",
 }
 
-# Shares of the canaries that may be guessed, and the largest parameter of a curve that is tried.
+# Shares of the canaries that may be guessed, and the largest parameter of a curve to try.
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0)
 
 LARGEST_EPSILON = 100.0
 
 # Every step of the recursion is rounded down by this; SciPy's normal law errs by less.
 ROUNDED_DOWN = 1e-12
-# At how many epsilons a profile is turned into a trade-off curve, and up to which.
+# Number of epsilons at which a profile is turned into a trade-off curve, and the largest.
 N_NODES, LARGEST_NODE = 64, 20.0
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ def tail_refuted(
         met = min(1.0, (i * s + total) / n_canaries * (1.0 - ROUNDED_DOWN))
         step = (n_canaries * inverse(met) * (1.0 - ROUNDED_DOWN) + total) / (n_guesses - i)
         if step <= s:
-            # From here on nothing would change any more.
+            # Nothing changes from here on.
             return False
         s = step * (1.0 - ROUNDED_DOWN)
         if s > 1.0:
@@ -397,7 +397,7 @@ def _planned_guesses(m: int, claim: Claim, method: str, alpha: float) -> int:
 
     for share in SHARES:
         guesses = max(2, int(share * m))
-        # Where half of that share of an even mixture of two normals lies above.
+        # Half of that share of an even mixture of two normals is above this.
         cut = boundary(lambda x: sum(tails(x)) > share, -20.0, 20.0)  # noqa: B023
         own, other = tails(cut)
         expected = int(own / (own + other) * guesses)

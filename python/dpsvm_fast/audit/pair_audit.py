@@ -291,7 +291,7 @@ def columns_pair(adjacency: str, low: float, high: float) -> Pair:
 
 # Releases of a pipeline that may be audited alone.
 PARTS = ("centre", "whitening", "training")
-# Arguments that have nothing to do with the guarantee, and what they are for a run.
+# Arguments that do not affect the guarantee, and their values in a run.
 RUNNING: dict[str, Any] = {"ledger": None, "random_state": None, "n_threads": 1, "verbose": 0}
 
 
@@ -365,7 +365,7 @@ def prepared(estimator: Any) -> Any:
     for name in parameters:
         path, _, last = name.rpartition("__")
         owner = parameters.get(path) if path else estimator
-        # What others have by these names stays: public random choices among it.
+        # Other owners' parameters of these names stay: public random choices among them.
         if last in RUNNING and hasattr(owner, "epsilon"):
             changes[name] = RUNNING[last]
     return estimator.set_params(**changes)
@@ -467,7 +467,7 @@ def _claim_of_part(statement: Any, adjacency: str, part: str) -> Claim:
 
 # Many releases of one estimator on one data set, by the estimator's own mechanism.
 #
-# What does not differ between fits is done once: parameters, validation, the plan of the noise,
+# Work common to all fits is done once: parameters, validation, the plan of the noise,
 # exact sums, and minimisers that the noise does not reach. Everything random comes from the source
 # that is passed, in the order in which ``fit`` takes it, so that one release from a seeded source
 # is what ``fit`` with that seed publishes, to the last bit.
@@ -506,7 +506,7 @@ def released_vector(fitted: Any) -> Array:
     values = {name: getattr(fitted, name, None) for name in RELEASED}
     centre = values.get("centre_")
     if centre is not None and "whitening_" in values and values["whitening_"] is None:
-        # A released number decides whether there is one: vectors must not differ in length.
+        # A released number decides whether the field exists: vectors must not differ in length.
         values["whitening_"] = np.eye(np.size(centre))
     return _joined([value for value in values.values() if value is not None])
 
@@ -684,7 +684,7 @@ def world_of(
         (preprocessing.PrivateTransformer, TransformerWorld),
     )
     for kind, world in kinds:
-        # A subclass of a user's may do anything: it is fitted as a whole.
+        # A user's subclass may do anything: it is fitted as a whole.
         if isinstance(estimator, kind) and type(estimator).__module__.startswith("dpsvm_fast."):
             # With noisy counts every fit is a different problem.
             counted = getattr(estimator, "class_weight", None) == "balanced"
@@ -731,7 +731,7 @@ class TransformerWorld(PlannedWorld):
     def __init__(self, *given: Any, total: str = "total") -> None:
         super().__init__(*given)
         rows, public, self.total = self.rows, self.plan.public, getattr(self.plan, total)
-        # What the noise is added to.
+        # Exact sums before noise.
         self.exact: Array = self.total.exact(*self.total.summed(rows, public))
 
     def draw(self, n: int, source: _core.NoiseSource) -> Array:
@@ -889,7 +889,7 @@ Mapped = Callable[[Array], Array]
 
 # Counted runs of a world at most: a million certifies within two percent of epsilon at 4.
 MAX_TRIALS = 1_000_000
-# The pilot: a fifth of the runs, and no more than help the choice.
+# The pilot: a fifth of the runs, but no more than improve the choice.
 PILOT_SHARE, MIN_PILOT, MAX_PILOT = 0.2, 100, 40_000
 
 

@@ -64,7 +64,7 @@ class PrivacyEvent(Record):
             raise InvalidTypeError(f"event: got {type(self).__name__}, which has no accounting")
         return add(self)
 
-    # Name of the number that says all about the event and adds up: squared for "mu".
+    # Name of the number that describes the event and adds up: squared for "mu".
     price: ClassVar[str] = ""
 
     @property
@@ -98,12 +98,12 @@ class PrivacyEvent(Record):
         return any(event.has_distance for branch in self.inside for event in branch)
 
 
-# More steps of one release than anyone takes; their number stays exact as a float.
+# Largest number of steps of one release; it stays exact as a float.
 MAX_STEPS = 10**9
 
-# Privacy laws of objective perturbation, each with the least number of scores it is about.
+# Privacy laws of objective perturbation, each with its least number of scores.
 OBJECTIVE_LAWS = {"softmax": 2, "logistic": 1, "huber": 1, "weston_watkins": 2}
-# The compiled laws know no more scores than these.
+# Largest number of scores of the compiled laws.
 MAX_SCORES = 100_000
 
 
@@ -134,7 +134,7 @@ class GaussianEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Noise and sensitivity have a ratio."""
+        """Check that noise and sensitivity have a finite ratio."""
         accepted = "expected a number with finite sensitivity / sigma"
         yield not 0.0 < self.mu < float("inf"), f"sigma: got {self.sigma!r}, {accepted}"
 
@@ -231,7 +231,7 @@ class SubsampledGaussianEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Noise is large enough to compute with."""
+        """Check that noise is large enough to compute with."""
         noise, accepted = self.noise_multiplier, "expected a number with a finite inverse"
         yield math.isinf(div_up(2.0, noise)), f"noise_multiplier: got {noise!r}, {accepted}"
 
@@ -296,7 +296,7 @@ class ObjectiveEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """There are enough scores for the law, and one of two numbers."""
+        """Check that there are enough scores for the law, and one of two numbers."""
         check_integer("n_scores", self.n_scores, OBJECTIVE_LAWS[self.law], MAX_SCORES)
         both = (self.kappa is None) == (self.jacobian is None)
         yield both, "kappa: expected exactly one of kappa and jacobian"
@@ -353,12 +353,12 @@ class DistanceEvent(PrivacyEvent):
 # Their guarantees, from those of the events inside, are proved in docs/proofs/private_selection.md.
 
 
-# Laws of the number of runs, each with the number that its mean has to exceed.
+# Laws of the number of runs, each with the number that its mean must exceed.
 STOPPING_LAWS = {"geometric": 1.0, "logarithmic": 1.0, "poisson": 0.0}
-# Means beyond this ask for more runs than anyone makes.
+# Larger means ask for more runs than anyone makes.
 MAX_MEAN = 1e9
 
-# Events that have others inside.
+# Events that contain others.
 NESTED = ("parallel", "alternatives", "random_stopping")
 
 Events = tuple[PrivacyEvent, ...]
@@ -505,7 +505,7 @@ class RandomStoppingEvent(PrivacyEvent):
     adjacency: field.Adjacency
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Events are of this relation and no distances, and the law can have this mean."""
+        """Check the relation of the events, that none is a distance, and the mean of the law."""
         check_relation("base", self.base, self.adjacency)
         yield (
             any(event.has_distance for event in self.base),
@@ -535,7 +535,7 @@ def check_relation(name: str, events: Events, adjacency: str) -> None:
 
 
 def _gamma(stopping: str, mean: float) -> float:
-    """Parameter of the law with that mean, to nearest; NaN for Poisson, which has none."""
+    """Return the parameter of the law with that mean, to nearest; NaN for Poisson."""
     if stopping == "geometric":
         return 1.0 / mean
     if stopping == "poisson":

@@ -103,14 +103,14 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
-    """A whole number of not too many digits."""
+    """Return a whole number of not too many digits."""
     if len(text) > MAX_DIGITS:
         raise ValueError("has a number that is too large")
     return int(text)
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    """JSON has no NaN and no infinities."""
+    """Refuse NaN and infinities, which JSON does not have."""
     raise ValueError(f"has {text}, expected finite numbers")
 
 
@@ -211,14 +211,14 @@ class OmitIfDefault:
 
 
 Item = TypeVar("Item")
-# Any number of values, left out where there are none.
+# Any number of values, omitted if there are none.
 Several = Annotated[tuple[Item, ...], OmitIfDefault()]
 
 COUNT, PROBABILITY = Unit("count"), Unit("probability")
 
 Positive = Annotated[float, Range(0.0, open_low=True)]
 NonNegative = Annotated[float, Range(0.0)]
-# A share of all, but not nothing.
+# A positive share.
 Share = Annotated[float, Range(0.0, 1.0, open_low=True)]
 Probability = Annotated[float, Range(0.0, 1.0, open_high=True), PROBABILITY]
 OpenProbability = Annotated[float, Range(0.0, 1.0, open_low=True, open_high=True), PROBABILITY]
@@ -226,7 +226,7 @@ PRIVACY_LOSS = Unit("privacy loss (natural logarithm of a ratio of probabilities
 Epsilon = Annotated[float, Range(0.0, MAX_EPSILON, open_low=True), PRIVACY_LOSS]
 Delta = Annotated[float, Range(0.0, 1.0, open_high=True), PROBABILITY, check_delta]
 Count = Annotated[int, Range(1), COUNT]
-# A text with something in it.
+# A non-empty text.
 Text = Annotated[str, Pattern(r"\S")]
 Adjacency = Annotated[str, Options(*ADJACENCIES)]
 
@@ -241,13 +241,13 @@ def _fact(facts: tuple[Any, ...], kind: type[Any], default: Any) -> Any:
 class _Kind:
     """Values of one annotation."""
 
-    # Whether an absent value is left out instead of written as null.
+    # True: leave out an absent value instead of writing null.
     left_out = False
-    # Returns the value that is kept under a name; refuses one of another type or outside its range.
+    # Returns the value to store under a name; refuses a wrong type or one outside its range.
     check: Callable[[str, Any], Any]
 
     def read(self, name: str, value: Any) -> Any:
-        """Return what is checked then, from JSON."""
+        """Return the value to check, from JSON."""
         return value
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
@@ -344,7 +344,7 @@ class _Nested(_Kind):
         return value
 
     def read(self, name: str, value: Any) -> Any:
-        # Refused unread, so that nesting has an end.
+        # Refused unread, to limit nesting.
         if isinstance(value, Mapping) and value.get(self.kind.tag_field) in self.without:
             raise InvalidParameterError.of(
                 f"{self.kind.tag_field} in {name}",
@@ -426,7 +426,7 @@ class Record:
     tag: ClassVar[str] = ""
     # Version of the JSON; 0 if an enclosing record has one.
     VERSION: ClassVar[int] = 0
-    # Properties that are written too, for people, and compared when they are read.
+    # Properties that are also written, for people, and compared on reading.
     DERIVED: ClassVar[tuple[str, ...]] = ()
     _members: ClassVar[dict[str, Any]]
 
@@ -571,7 +571,7 @@ class Record:
 
 
 def _plain(value: Any) -> Any:
-    """A field as JSON has it."""
+    """Return a field as plain JSON."""
     if isinstance(value, Record):
         return value.to_dict()
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
@@ -596,7 +596,7 @@ def _check_head(record: Mapping[str, Any], kind: type[Record]) -> None:
         raise InvalidParameterError.of("version", got=found, accepted=f"{known}{newer}")
 
 
-# Descriptions of fields are those of the docstring; there is no second place for them.
+# Descriptions of fields come from the docstring: there is one source for them.
 
 
 def definition_of(kind: type[Record], known: dict[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ GRID_STEP = field.Unit("grid step")
 
 # The parts of a statement: records of numbers, each checked by itself.
 #
-# How the numbers hang together is what ``verify`` checks.
+# ``verify`` checks their consistency.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +122,7 @@ class Noise(Record):
     DERIVED: ClassVar[tuple[str, ...]] = ("n_weights",)
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Scale and sampler are those of the distribution."""
+        """Check that scale and sampler are those of the distribution."""
         return _rules_of_law("noise", self)
 
     @property
@@ -221,7 +221,7 @@ class ObjectiveNoise(Record):
     delta: field.Delta
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Scale, sampler and price are those of the distribution."""
+        """Check that scale, sampler and price are those of the distribution."""
         yield from _rules_of_law("objective", self)
         gaussian = self.distribution == "gaussian"
         unpriced = self.jacobian is None and not gaussian
@@ -356,7 +356,7 @@ class ReleasePart(Record):
     DERIVED: ClassVar[tuple[str, ...]] = ("n_numbers",)
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Scale, sampler and steps are those of the distribution."""
+        """Check that scale, sampler and steps are those of the distribution."""
         yield from _rules_of_law(f"part {self.name!r}", self)
         full, gaussian = self.sampling_rate == 1.0, self.distribution == "gaussian"
         several = not gaussian and not (full and self.n_steps == 1)
@@ -394,7 +394,7 @@ def effective_sums(n_steps: int, factor: tuple[float, ...]) -> float:
 def _event_of(
     noise: Noise | ReleasePart, distance: float, adjacency: str
 ) -> GaussianEvent | PureEvent:
-    """Event of noise on numbers that are within a distance of each other."""
+    """Return the event of noise on numbers that are within a distance of each other."""
     if noise.sigma is not None:
         return GaussianEvent(noise.sigma, distance, adjacency)
     assert noise.epsilon is not None
@@ -404,7 +404,7 @@ def _event_of(
 def _rules_of_law(
     what: str, noise: Noise | ObjectiveNoise | ReleasePart
 ) -> Iterator[tuple[object, str]]:
-    """Scale and sampler belong to the law."""
+    """Check that scale and sampler belong to the law."""
     gaussian = noise.distribution == "gaussian"
     other = (noise.sigma is not None, noise.beta is not None) != (gaussian, not gaussian)
     yield other, f"{what}: expected sigma alone with 'gaussian' and beta alone with 'gamma'"
@@ -473,13 +473,13 @@ def descent_sensitivity(s: Sensitivity, descent: Descent, n_scores: int) -> floa
     return min(moved, 2.0 * descent.radius * math.sqrt(n_balls))
 
 
-# What parties sum up under noise.
+# Noisy sums over parties.
 ROUNDS = ("model", "gram")
 # Every sum is for data sets in which one unit is replaced: the sizes of parties do not change.
 ADJACENCY = "replace_one"
 # Numbers of one party, on the grid, lie below this.
 ENCODABLE = 2**29
-# More parties than sums modulo 2**48 have room for; more rows or numbers than anyone has.
+# More parties than a sum modulo 2**48 has room for; more rows or numbers than anyone has.
 MAX_PARTIES, MAX_NUMBERS = 2**18, 2**40
 
 
@@ -551,7 +551,7 @@ class SecureRound(Record):
     range_steps: Annotated[int, field.Range(1, ENCODABLE), GRID_STEP]
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Numbers are consistent; ``verify`` recomputes the derived ones."""
+        """Check that numbers are consistent; ``verify`` recomputes the derived ones."""
         large = self.smoothing >= self.sigma_steps
         yield large, f"smoothing: got {self.smoothing!r}, expected less than sigma_steps"
         got = f"discreteness: got {self.discreteness!r}"

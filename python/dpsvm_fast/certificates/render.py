@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 WIDTH = 88
-# Above the first epsilon a factor is not written out; above the second it excludes almost nothing.
+# Above the first epsilon a factor is not written out; above the second it is almost vacuous.
 LARGEST, MEANINGFUL = 100.0, 10.0
 
 CHECK = "To check the numbers: save to_json() as a file and run dpsvm-fast verify FILE"
@@ -86,7 +86,7 @@ def notebook(text: str) -> str:
     for block in blocks or [""]:
         name, *lines = block.strip("\n").split("\n")
         if any(line.startswith("  - ") for line in lines):
-            # Lines that are further in go on.
+            # Lines with deeper indentation continue.
             joined = re.sub(r"\n {4,}", " ", "\n".join(lines))
             items = "".join(f"<li>{escape(line[4:])}</li>" for line in joined.split("\n"))
             parts.append(f"<details><summary>{escape(name)}</summary><ul>{items}</ul></details>")
@@ -115,7 +115,7 @@ QUICK = ("gaussian", "pure", "zcdp", "distance")
 
 
 def _several(statement: Statement, units: tuple[int, str]) -> str:
-    """The guarantee of a person who owns several units."""
+    """Return the guarantee of a person who owns several units."""
     n, many = units
     asked = f"see privacy_.for_group(m) for {many.format('m')}"
     if any(event.tag not in QUICK for event in statement.events):
@@ -136,7 +136,7 @@ def odds(epsilon: float, delta: float) -> str:
 
 
 def derivation_of_fit(statement: PrivacyStatement) -> tuple[str, ...]:
-    """From the settings to the noise, number by number."""
+    """Derive the noise from the settings, number by number."""
     s, noise = statement.sensitivity, statement.noise
     lines = describe_parts(statement)
     if s is None or noise is None:
@@ -145,7 +145,7 @@ def derivation_of_fit(statement: PrivacyStatement) -> tuple[str, ...]:
 
 
 def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tuple[str, ...]:
-    """How the noise inside the objective and that on the weights follow."""
+    """Derive the noise inside the objective and that on the weights."""
     inside, source = statement.objective, statement.random_source
     intercept = (
         f", with the constant feature {s.intercept_scaling:g}: {s.row_norm:.6g}"
@@ -187,7 +187,7 @@ def _of_weights(statement: PrivacyStatement, s: Sensitivity, noise: Noise) -> tu
 
 
 def _repeated(statement: PrivacyStatement) -> str:
-    """How often weights were released, where it is more than once."""
+    """Say how often weights were released, if more than once."""
     times = len(statement.events) - len(statement.parts)
     if times <= 1:
         return ""
@@ -199,7 +199,7 @@ FIRST = {"row": "", "person": f" with at most their first {ROWS_OF_PERSON} rows 
 
 
 def _descent(run: Descent, s: Sensitivity, unit: str) -> str:
-    """How far projected SGD moves."""
+    """Derive the sensitivity of projected SGD."""
     which = {"last": "its last iterate", "uniform": "the mean of its iterates"}.get(
         run.average, "the weighted mean of its iterates"
     )
@@ -212,7 +212,7 @@ def _descent(run: Descent, s: Sensitivity, unit: str) -> str:
 
 
 def _inside(inside: ObjectiveNoise, source: str, owner: str) -> tuple[str, ...]:
-    """The noise in the objective, and the guarantee of the exact minimiser."""
+    """Describe the noise in the objective and the guarantee of the exact minimiser."""
     bounds = (
         f"one {owner} changes the objective's gradient by at most {inside.lipschitz:.6g} x "
         f"{inside.row_norm:.6g} and its curvature by at most {inside.curvature:.6g} x "
@@ -236,7 +236,7 @@ def _inside(inside: ObjectiveNoise, source: str, owner: str) -> tuple[str, ...]:
 
 
 def _loss(name: str, inside: ObjectiveNoise) -> str:
-    """The loss with the parameters that it has."""
+    """Return the loss with its parameters."""
     if name == "logistic":
         return name
     return f"{name} (smoothing {inside.smoothing:g}, margin {inside.margin:g})"
@@ -245,7 +245,7 @@ def _loss(name: str, inside: ObjectiveNoise) -> str:
 def _law(
     noise: Noise | ObjectiveNoise | ReleasePart, name: str = "b", what: str = "weights"
 ) -> str:
-    """Distribution and scale."""
+    """Describe distribution and scale."""
     numbers = f"{' x '.join(map(str, noise.shape))} {what}"
     if noise.distribution == "gaussian":
         return f"Gaussian noise, sigma = {noise.sigma:.6g} on each of {numbers}"
@@ -261,7 +261,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def bullets(items: tuple[str, ...]) -> list[str]:
-    """Items wrapped to the width, each with a dash."""
+    """Return items wrapped to the width, each with a dash."""
     return [
         line
         for item in items
@@ -285,7 +285,7 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
         return ()
     name = statement.mechanism.replace("_", " ")
     head = name if statement.loss == "none" else f"{name}, loss {statement.loss}"
-    # Runs that are alike, call after call, are described once.
+    # Identical runs of several calls are described once.
     runs = Counter(parts)
     if len(runs) > 1:
         head += f"; noisy sums for {_listed([part.name for part in runs])}, in this order"
@@ -301,12 +301,12 @@ def describe_parts(statement: PrivacyStatement) -> tuple[str, ...]:
         lines.append(f"{often}{part.name}: {what}; {noise}{price}")
         if part.last_iterate is not None:
             lines.append(_last_iterate(part, part.last_iterate, statement.unit))
-    # What all parts share is said once.
+    # Facts common to all parts are stated once.
     return (*lines, *(f"noise {sampler}" for sampler in _samplers(parts, statement.random_source)))
 
 
 def _samplers(parts: tuple[ReleasePart, ...], random_source: str) -> tuple[str, ...]:
-    """How the noise was drawn, with all grids together."""
+    """Say how the noise was drawn, with all grids together."""
     grids = dict.fromkeys(f"{part.grid:.6g}" for part in parts if part.sampler == "exact_grid")
     if len(grids) > 1 and all(part.sampler == "exact_grid" for part in parts):
         return (f"drawn exactly on grids of {_listed(list(grids))}, from {SOURCES[random_source]}",)
@@ -335,7 +335,7 @@ def _sums(part: ReleasePart, unit: str) -> str:
 
 
 def _bound(part: ReleasePart, unit: str) -> str:
-    """How much the sums of neighbours can differ."""
+    """Say by how much the sums of neighbours can differ."""
     bound = f"one {unit} contributes a norm of at most {part.clip_norm:.6g}"
     if part.rounding:
         bound += f", {part.contribution:.6g} with rounding"
@@ -346,7 +346,7 @@ def _bound(part: ReleasePart, unit: str) -> str:
 
 
 def _last_iterate(part: ReleasePart, last: LastIterate, unit: str) -> str:
-    """Why fewer steps are charged than are made."""
+    """Say why fewer steps are charged than are made."""
     return (
         f"only the last iterate is released: a step of size {last.learning_rate:.6g} contracts "
         f"distances by a factor {last.contraction:.6g} (strong convexity "
@@ -357,7 +357,7 @@ def _last_iterate(part: ReleasePart, last: LastIterate, unit: str) -> str:
 
 
 def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
-    """The share of each event in the budget, where all events are of one additive kind."""
+    """Return the share of each event in the budget, if all events are of one additive kind."""
     if len(events) < 2:
         return [""] * len(events)
     squares = [event.mu**2 for event in events if event.mu is not None]
@@ -374,7 +374,7 @@ def _shares(events: tuple[PrivacyEvent, ...]) -> list[str]:
 
 
 def drawn(noise: Noise | ObjectiveNoise | ReleasePart, random_source: str) -> str:
-    """Sampler and source."""
+    """Describe sampler and source."""
     sampler = (
         f"drawn exactly on a grid of {noise.grid:.6g}"
         if noise.sampler == "exact_grid"
@@ -384,7 +384,7 @@ def drawn(noise: Noise | ObjectiveNoise | ReleasePart, random_source: str) -> st
 
 
 def _listed(names: list[str]) -> str:
-    """Names with commas and an and."""
+    """Join names with commas and "and"."""
     return ", ".join(names[:-1]) + " and " + names[-1]
 
 
@@ -452,7 +452,7 @@ def _without_sum(statement: FederatedStatement) -> str:
 
 
 def secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
-    """From the settings to the noise, number by number."""
+    """Derive the noise from the settings, number by number."""
     lines: tuple[str, ...] = (f"{NAMES[statement.algorithm]}, loss {statement.loss}",)
     s = statement.sensitivity
     if s is not None:
@@ -471,7 +471,7 @@ def secure_sum_derivation(statement: FederatedStatement) -> tuple[str, ...]:
 
 
 def _of_round(part: SecureRound, statement: FederatedStatement) -> tuple[str, ...]:
-    """How the noise of one sum follows."""
+    """Derive the noise of one sum."""
     source = statement.random_source.replace("_", " ")
     assumed = (
         f", assumed advantage of an attacker on the cryptography {part.computational:.3g}"

@@ -51,7 +51,7 @@ Self = TypeVar("Self", bound="ReleaseStatement")
 Source = Annotated[str, field.Options("operating_system", "seed")]
 Events = tuple[PrivacyEvent, ...]
 ACCOUNTANT = "dpsvm_fast.accounting"
-# How steps of pipelines are named: by their names down to it, and their class.
+# Names of steps of pipelines: path of names, and class.
 StepTitle = Annotated[str, field.Pattern(r"^.+ \([A-Za-z0-9_]+\)$")]
 Period = Annotated[str, field.Pattern(r"^[A-Za-z0-9._:+/-]+$")]
 UncoveredCaveat = Annotated[str, field.Options("floating_point", "precision", "max_iter")]
@@ -114,7 +114,7 @@ class Statement(Record):
     tag_field: ClassVar[str] = "format"
     VERSION: ClassVar[int] = 5
     DERIVED: ClassVar[tuple[str, ...]] = ("private",)
-    # What is different in the texts of the kinds: the title, what is called private or not, and
+    # Texts that differ between kinds: the title, what is called private or not, and
     # whose noise is meant; the proof, where it is the same for all; how to check the numbers.
     TITLE: ClassVar[str] = "Privacy statement"
     SUBJECT: ClassVar[str] = "release"
@@ -131,7 +131,7 @@ class Statement(Record):
 
         @property
         def unit(self) -> str:
-            """What neighbouring data sets differ in."""
+            """Unit of the neighbouring relation."""
 
         @property
         def not_private_reasons(self) -> tuple[str, ...]:
@@ -175,7 +175,7 @@ class Statement(Record):
 
     @property
     def difference(self) -> str:
-        """How neighbouring data sets differ."""
+        """Difference between neighbouring data sets."""
         how = "adding or removing" if self.adjacency == "add_remove" else "replacing"
         return f"by {how} {self.protected}"
 
@@ -193,7 +193,7 @@ class Statement(Record):
         return render.page(self)
 
     def _repr_html_(self) -> str:
-        """Prose in notebooks."""
+        """Return prose for notebooks."""
         return render.notebook(str(self))
 
     def for_group(
@@ -295,7 +295,7 @@ class ReleaseStatement(Statement):
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
-        """What the guarantee assumes to be public or chosen without the data."""
+        """Facts that the guarantee assumes to be public or chosen without the data."""
         facts = self.occasion
         names = f" ({', '.join(facts.parameters)})" if facts.parameters else ""
         counted = self.adjacency == "replace_one"
@@ -328,7 +328,7 @@ class ReleaseStatement(Statement):
         return tuple(dict.fromkeys((*self._follows(), *self.occasion.uncovered, *clusters)))
 
     def _follows(self) -> tuple[str, ...]:
-        """Names of the caveats that follow from the numbers."""
+        """Return the names of the caveats that follow from the numbers."""
         raise NotImplementedError
 
     @property
@@ -404,7 +404,7 @@ class PrivacyStatement(ReleaseStatement):
     reserved: field.Several[ReleasePart] = ()
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Noise, sums and labels belong together."""
+        """Check that noise, sums and labels belong together."""
         apart = (self.sensitivity is None) != (self.noise is None)
         yield apart, "noise: must be given together with a sensitivity"
         noiseless = self.noise is None and (self.objective or self.descent)
@@ -464,7 +464,7 @@ class PrivacyStatement(ReleaseStatement):
 
     @property
     def sections(self) -> render.Sections:
-        """How the numbers follow."""
+        """Derivation of the numbers."""
         return (("How it follows", render.derivation_of_fit(self)),)
 
     def promise(self, bound: str) -> str:
@@ -472,10 +472,10 @@ class PrivacyStatement(ReleaseStatement):
         return render.promise_of_fit(self, bound)
 
 
-# What a model trained across parties promises, and under which trust.
+# Guarantee of a model trained across parties, and whom it trusts.
 
 
-# A larger epsilon of what single parties sent is not worth a number.
+# A larger epsilon of one party's messages is not stated.
 MAX_LOCAL = 200.0
 
 PARTY, ROW = field.Unit("party"), field.Unit("row")
@@ -581,7 +581,7 @@ class FederatedStatement(Statement):
     adjacency: Annotated[str, field.Options(ADJACENCY)] = ADJACENCY
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Trust, sums and events belong together."""
+        """Check that trust, sums and events belong together."""
         trusted, moved = self.trust == "trusted_curator", self.sensitivity is not None
         opened = (self.threshold is None) != trusted
         yield opened, "threshold: expected if and only if trust is 'secure_sum'"
@@ -592,7 +592,7 @@ class FederatedStatement(Statement):
         scored = (self.n_scores is not None) != moved
         yield scored, "n_scores: must be given together with a sensitivity"
         yield not self.events, "rounds: expected at least one, or local_events"
-        # Also that both can be made of the numbers.
+        # Also check that both kinds of events can be computed.
         check_relation("events", (*self.events, *self.sent_events), self.adjacency)
         for part in self.rounds:
             what = words.summed_over_parties(part.name, self.weighting)
@@ -601,7 +601,7 @@ class FederatedStatement(Statement):
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
-        """What the guarantee assumes to be public or chosen without the data."""
+        """Facts that the guarantee assumes to be public or chosen without the data."""
         counted = "person" if self.unit == "person" else "row"
         return tuple(line.format(unit=counted) for line in words.AGREED)
 
@@ -649,12 +649,12 @@ class FederatedStatement(Statement):
 
     @property
     def difference(self) -> str:
-        """How neighbouring data sets differ."""
+        """Difference between neighbouring data sets."""
         return words.FEDERATED_DIFFERENCE[self.unit]
 
     @property
     def sections(self) -> render.Sections:
-        """Who is trusted, and how the numbers follow."""
+        """Trust, and derivation of the numbers."""
         return (
             ("Trust", render.trust(self)),
             ("How it follows", render.secure_sum_derivation(self)),
@@ -665,7 +665,7 @@ class FederatedStatement(Statement):
         return render.federated_promise(self, bound)
 
 
-# What a search over parameters promises: all its fits, the choice and the refit together.
+# Guarantee of a search over parameters: all its fits, the choice and the refit together.
 
 
 STRATEGIES = ("partition", "random_stopping")
@@ -702,7 +702,7 @@ class SelectionNoise(Record):
     sigma: Annotated[field.Positive, SCORE] | None = None
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """The scale is that of the mechanism."""
+        """Check that the scale is that of the mechanism."""
         other = (self.rate is None, self.sigma is None) != (self.gaussian, not self.gaussian)
         name = "sigma" if self.gaussian else "rate"
         yield other, f"{name}: expected only with {self.mechanism!r}"
@@ -805,7 +805,7 @@ class SelectionStatement(ReleaseStatement):
     refit: Events
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Noise and events are those of the strategy."""
+        """Check that noise and events are those of the strategy."""
         partition = self.strategy == "partition"
         other = partition != (self.stopping is None)
         yield other, "stopping: expected if and only if strategy is 'random_stopping'"
@@ -831,7 +831,7 @@ class SelectionStatement(ReleaseStatement):
 
     @property
     def sections(self) -> render.Sections:
-        """How the numbers follow, and what was compared."""
+        """Derivation of the numbers, and the candidates."""
         return (("How it follows", self._derivation()), ("Candidates", self.candidates))
 
     def promise(self, bound: str) -> str:
@@ -842,7 +842,7 @@ class SelectionStatement(ReleaseStatement):
         )
 
     def _derivation(self) -> tuple[str, ...]:
-        """How the search spends."""
+        """Explain the budget of the search."""
         n, owner = len(self.candidates), "person" if self.unit == "person" else "record"
         if self.stopping is None:
             how = (
@@ -879,7 +879,7 @@ def selection_events(
     )
 
 
-# What several releases on the same private rows promise together.
+# Joint guarantee of several releases on the same private rows.
 
 
 LEARNED_STEP = "was fitted on the rows without privacy and may reveal them"
@@ -909,7 +909,7 @@ class PipelineStep(Record):
     learned: bool = False
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """A step that learned without privacy has no statement."""
+        """Check that a step that learned without privacy has no statement."""
         both = self.learned and self.statement is not None
         yield both, "learned: a step with a statement cannot have learned without privacy"
 
@@ -969,7 +969,7 @@ class PipelineStatement(Statement):
     functions: field.Several[StepTitle] = ()
 
     def _rules(self) -> Iterator[tuple[object, str]]:
-        """Statements can be composed."""
+        """Check that statements can be composed."""
         yield not self.inside, "steps: at least one step needs a statement"
         for title, inner in self.inside:
             yield (
@@ -1013,7 +1013,7 @@ class PipelineStatement(Statement):
 
     @property
     def assumed_public(self) -> tuple[str, ...]:
-        """What the guarantee assumes to be public or chosen without the data."""
+        """Facts that the guarantee assumes to be public or chosen without the data."""
         return (*self.assumptions, *self._of_steps("assumed_public"))
 
     @property
@@ -1022,7 +1022,7 @@ class PipelineStatement(Statement):
         return tuple(dict.fromkeys(text for s in self.statements for text in s.caveats))
 
     def _of_steps(self, name: str) -> tuple[str, ...]:
-        """Texts of the steps' statements, each after the name of its step."""
+        """Return the texts of the steps' statements, each after the name of its step."""
         return tuple(
             f"{title}: {text}" for title, inner in self.inside for text in getattr(inner, name)
         )

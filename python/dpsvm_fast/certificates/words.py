@@ -22,7 +22,7 @@ PROTECTED = {
     "person at a party": "one person and all their rows at one party",
     "party": "all rows of one party",
 }
-# The same in training across parties.
+# Units in training across parties.
 FEDERATED_DIFFERENCE = {
     "row": "by replacing one row of one party",
     "person": "by replacing all rows of one person at one party",
@@ -104,7 +104,7 @@ EVALUATED = (
     "are also counted"
 )
 
-# A statement lists those of these that it needs.
+# Assumptions; a statement lists those that it needs.
 ASSUMED = {
     "class_weights": "the weights of the classes",
     "declared": "a DeclaredTrainer costs what it declares; this library cannot check that",
@@ -162,7 +162,7 @@ OBJECTIVE = {
 
 PERSON_PAGE = "; for persons as in docs/proofs/persons.md"
 
-# Rows of a person that take part where rounding has to be bounded beforehand: the first ones.
+# Rows of a person that take part if rounding has to be bounded beforehand: the first ones.
 ROWS_OF_PERSON = 1024
 
 ELLIPSOIDS = (
@@ -285,7 +285,7 @@ def _theorem_of_rows(statement: PrivacyStatement) -> str:
 
 
 def _theorem_of_solver(statement: PrivacyStatement) -> str:
-    """The theorem about noise in the objective or on the weights; empty without any."""
+    """Return the theorem about noise in the objective or on the weights; empty without any."""
     if statement.objective is not None:
         return OBJECTIVE[statement.objective.distribution]
     if statement.noise is None:
@@ -338,10 +338,10 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
     if hasattr(statement, "random_source"):
         found.append(f"source of the noise: {statement.random_source}")
     if getattr(statement, "mechanism", "") in ("private_linear", "private_kernel"):
-        # What one is made of is all that the other needs.
+        # Its parts fit the other mechanism as well.
         found.append(f"mechanism: {statement.mechanism}")
     if hasattr(statement, "selection"):
-        # Both ways to choose, and both to make a score noisy, promise the same by the same numbers.
+        # Both choices, and both kinds of noisy scores, promise the same with the same numbers.
         found.append(f"choice by scores: {statement.selection.mechanism}")
     if hasattr(statement, "loss") and statement.loss != "none":
         found.append(f"loss: {statement.loss}")
@@ -369,7 +369,7 @@ def stated(statement: Any, title: str = "") -> tuple[str, ...]:
 
 
 def _kinds(events: Iterable[Any]) -> str:
-    """Kinds of events in a few words."""
+    """Return the kinds of events in a few words."""
     laws = [f"{e.tag} ({e.law})" if hasattr(e, "law") else e.tag for e in events]
     return ", ".join(laws)
 

@@ -19,7 +19,7 @@ from dpsvm_fast._core import build_info
 from dpsvm_fast.cli.screen import CommandError
 
 PROGRAM = "dpsvm-fast"
-# Set by the shell that completes a command line.
+# Set by the shell for completion.
 COMPLETION = "_DPSVM_FAST_COMPLETE"
 
 # The module of each command and what it does, in the order in which the data owner works.
@@ -134,7 +134,7 @@ class Group(click.Group):
     """Group of commands that suggests a name for an unknown one."""
 
     context_class = Context
-    # Words that other programs have for a command.
+    # Words of other programs for a command.
     also_called: ClassVar[dict[str, str]] = {"help": "--help"}
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

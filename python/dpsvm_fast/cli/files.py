@@ -97,7 +97,7 @@ def reserved(
         raise CommandError(f"{wanted[0]}: names two outputs; give them different names")
     for path in wanted:
         for read in inputs:
-            # A file that is not there is no input.
+            # A missing file is no input.
             with suppress(OSError):
                 if read is not None and path.samefile(read):
                     raise CommandError(
@@ -127,7 +127,7 @@ def _draft(path: Path, force: bool) -> Draft:  # noqa: FBT001
             prefix=f".{path.name}.", suffix=path.suffix, dir=path.parent
         )
     except OSError as error:
-        # The error names the file that the user named, not the one that was tried.
+        # The error names the user's file, not the one that was tried.
         raise type(error)(error.errno, error.strerror, str(path)) from None
     os.close(handle)
     return Draft(path, Path(name), force=force)
@@ -251,7 +251,7 @@ def read_document(path: Path, key: Path | None, room: int = ROOM) -> Document:
     except (ValueError, RecursionError) as error:
         raise CommandError(f"{path} cannot be read: {_not_json(error)}") from error
     if is_model:
-        # Whether its certificate holds is not asked yet.
+        # The certificate is checked later.
         saved = opened_model(path, key, room)
         from dpsvm_fast.persist.model import statement_of
 

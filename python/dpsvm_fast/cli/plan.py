@@ -28,11 +28,11 @@ CLASSES = {
     "gradient": "GradientPerturbationSVC",
     "gaussian": "PrivateGaussianMarginClassifier",
 }
-# Those that can be planned without data.
+# Estimators that can be planned without data.
 PLANNED = (LINEAR, KERNEL, "objective", "output")
 
 
-# What to do where a model does not have a setting.
+# Advice where a model does not have a setting.
 ADVICE = {
     "mechanism": "leave it out, or use --model linear or kernel",
     "kernel": "take --model kernel",

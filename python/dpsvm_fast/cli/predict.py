@@ -200,7 +200,7 @@ def model_and_table(options: dict[str, Any], *, labelled: bool) -> tuple[Any, Ta
     schema: Any = known if options["schema"] is None else TableSchema.load(options["schema"])
     schema = replace(schema, person=options.get("person") or schema.person)
     if labelled and schema.weight is not None:
-        # It may be there, and counts nothing.
+        # It may be present, but is ignored.
         passed = Column(schema.weight, ignore=True)
         schema = replace(schema, columns=(*schema.columns, passed), weight=None)
     table = open_table(
@@ -299,7 +299,7 @@ def export_command(screen: ui.Screen, **options: Any) -> None:
     )
 
 
-# ``dpsvm-fast schema``: what is declared of a table, before a row of it is read.
+# ``dpsvm-fast schema``: what is declared about a table, before any row is read.
 
 
 @click.group("schema", cls=Group)

@@ -39,7 +39,7 @@ DONE, DOES_NOT_HOLD, FAILED, OVERSPENT, FORBIDDEN = 0, 1, 2, 3, 4
 
 INTERRUPTED = 130
 
-# Set to anything, it shows where an unexpected error arose. Tracebacks name no values.
+# If set, shows where an unexpected error arose. Tracebacks name no values.
 TRACEBACK = "DPSVM_FAST_TRACEBACK"
 
 PACKAGE = Path(__file__).resolve().parents[1]
@@ -58,7 +58,7 @@ FILE_TROUBLE = {
 }
 
 
-# What the library says of its argument, about the option.
+# The library's warning about ``random_state``, for the option.
 SEEDED = "--seed: anyone who knows it can remove the noise; leave it out for a private release"
 
 
@@ -241,7 +241,7 @@ def _shown_name(param: click.Parameter) -> str:
     return param.human_readable_name
 
 
-# Kinds of option values. What they refuse is said as: got ..., expected ...
+# Kinds of option values. Refusals read: got ..., expected ...
 
 
 class Value(click.ParamType):  # type: ignore[type-arg]
@@ -370,7 +370,7 @@ FILE, FILE_OR_STREAM = FileName(), FileName(dash=True)
 STREAM = Path("-")
 
 BETWEEN = "  "
-# What a line's continuation is indented by: a bullet, a box, a label, or spaces.
+# Prefix whose width continuation lines are indented by: a bullet, a box, a label, or spaces.
 BEGIN = re.compile(r" *(?:- |\[ \] |\w[\w ]{0,13} {2,})?")
 # Erases a terminal's line, and shows the cursor that click hides behind a bar.
 ERASE = "\r\x1b[K\x1b[?25h"
@@ -521,7 +521,7 @@ def memory_option(text: str, **how: Any) -> Callable[[Callable[..., Any]], Calla
     return option("--max-memory", MemorySize(), text, metavar="SIZE", **how)
 
 
-# Of commands that read a saved model.
+# For commands that read a saved model.
 model_memory_option = memory_option("Memory limit for a saved model.", default="256MiB")
 
 

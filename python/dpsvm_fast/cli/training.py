@@ -50,11 +50,11 @@ from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSp
 DENSE_ONLY = ("gaussian",)
 
 MECHANISMS = ("auto", *TRAINERS)
-# Of a trainer, behind its public scaling.
+# Step of the trainer, after its public scaling.
 STEP = "svc"
-# The public map before it.
+# Step of the public map before it.
 MAP = "map"
-# Of a statement, in the JSON object.
+# Fields of a statement in the JSON object.
 PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
 
 
@@ -121,7 +121,7 @@ def _public_map(
     if splines is None:
         return None
     columns = [column for column in schema.features for _ in range(column.width)]
-    # Of numbers; other columns are left as they are.
+    # Splines for numbers; other columns are left as they are.
     knots = [splines if column.is_number else 1 for column in columns]
     log = [place for place, column in enumerate(columns) if column.log]
     dense = model in DENSE_ONLY
@@ -203,7 +203,7 @@ table_options = ui.together(
         "--temp", ui.FILE, "Parent of the temporary folder.  [default: TMPDIR]", metavar="DIR"
     ),
 )
-# What may be spent, and where that is written down.
+# Budget of a command, and the file that records it.
 budget_options = ui.together(
     ui.option("--epsilon", ui.Real(0.0), "Total epsilon of this command.", metavar="E"),
     ui.delta_option(default=1e-6),
@@ -233,15 +233,15 @@ model_file_options = ui.together(
 
 
 MIB = 1 << 20
-# Of the whole program before it has read anything, where the system does not tell.
+# Memory of the program before it has read anything, where the system does not tell.
 PROGRAM = 200 * MIB
 # Below this, cutting rows into parts is useless.
 MIN_MEMORY = 16 * MIB
 # Blocks of rows in double precision, and what allocators keep.
 TEMPORARIES = 72 * MIB
-# Of a number of a dense row: as it is decoded, and as records are packed.
+# Bytes of a number of a dense row: as it is decoded, and as records are packed.
 NUMBER = 4
-# Of a stored entry of a sparse row: number and column.
+# Bytes of a stored entry of a sparse row: number and column.
 ENTRY = 12
 # Copies of a part of the rows while its sums are made, and more than anyone gains by.
 PART_COPIES = 6
@@ -395,7 +395,7 @@ def _resident_size() -> int:
     return PROGRAM
 
 
-# What a command spends: the budget file, and whether a failure came before or after the spend.
+# Spending of a command: the budget file, and whether a failure came before or after the spend.
 
 
 class AttemptLedger(PrivacyLedger):
@@ -442,7 +442,7 @@ class Spending:
         self.delta = check.check_delta(options["delta"])
         self.path, self.unit = path, "row" if schema.person is None else "person"
         if path is None:
-            # Asked like a file would be: it knows whether the spend has happened.
+            # A ledger in memory, which also knows whether the spend has happened.
             budget = (self.epsilon, self.delta, adjacency or "add_remove")
             self.ledger: Any = AttemptLedger(*budget, unit=self.unit, strict=False)
         else:
@@ -507,11 +507,11 @@ class Spending:
         except (Exception, KeyboardInterrupt) as error:
             kept = (ui.CommandError, InvalidParameterError, OSError)
             if isinstance(error, kept) and not self.spent:
-                # The name of an argument is still to be put as that of an option.
+                # The name of an argument still has to be replaced by that of an option.
                 raise
             sentence, code = ui.judged(error)
             if ui.is_own_error(error) or isinstance(error, (ValueError, TypeError)):
-                # What is spent is said here.
+                # The clause below says what is spent.
                 sentence = re.sub("[;.] [Tt]he budget is spent$", "", str(error).removesuffix("."))
             raise ui.CommandError(f"{sentence}; {self.spent_clause()}", code) from None
 
@@ -534,7 +534,7 @@ class Spending:
             sentence = ui.unexpected(error)
         else:
             return
-        # Raised here, so that the error does not travel along.
+        # Raised here, so that the error is not chained.
         raise ui.CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
 
     def spent_clause(self) -> str:
@@ -598,7 +598,7 @@ def _rounded_down(value: float, least: float) -> float:
     return math.floor(value * 10.0**digits) / 10.0**digits
 
 
-# One training: what it was asked for, what is opened for it, and how it ends.
+# One training: its request, open resources, and end.
 
 
 @dataclass(frozen=True)
@@ -839,7 +839,7 @@ def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
 DESCENT, SOLVER, PIPELINE = 2, 4, 8
 # Components of a kernel, where they are chosen by its rule.
 FEATURES = 1000
-# With less, features of a kernel are computed anew for every step; they would take up to 256 MiB.
+# With less memory, features of a kernel are recomputed in every step; they take up to 256 MiB.
 ROOM_FOR_FEATURES = 1024 * MIB
 
 
@@ -876,16 +876,16 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
         advice = "train in parts with --model linear --mechanism gradient"
         X, y = task.whole(rows, copies_of(estimator, n_features), advice)
         prefix = f"{STEP}__" if isinstance(estimator, Pipeline) else ""
-        # Iterations of a solver depend on the rows: there is nothing to show but that it works.
+        # The number of a solver's iterations depends on the rows: show only that it works.
         with task.screen.progress("Training", None):
             estimator.fit(X, y, **{prefix + name: own for name, own in rows.owners.items()})
         return
-    # Names would be asked for at every prediction; the schema has them.
+    # Otherwise every prediction would need names; the schema has them.
     parts = dataclasses.replace(rows.partitions, feature_names=None)
     for _, step in estimator.steps[:-1] if isinstance(estimator, Pipeline) else ():
         # It learns nothing from rows.
         parts = parts.transformed(step.fit(np.zeros((1, parts.n_features))))
-    # Always a folder, also where nothing is written to it: rows are rounded the same way then,
+    # Always a folder, even if nothing is written to it: rows are then rounded the same way,
     # however many of them there are.
     kept, scratch = len(parts), Path(tempfile.gettempdir())
     if rows.folder is not None:
@@ -900,7 +900,7 @@ def train(task: Task, estimator: Any, rows: TrainingRows) -> None:
     with task.screen.progress("Training", None) as advance:
         partitioned.fit(trainer, parts, resident=kept, scratch=scratch, on_step=advance)
     if small:
-        # It is saved with the model, and how much room rows have left is theirs.
+        # Saved with the model, which must not reveal how much room the rows left.
         trainer.set_params(low_memory=before)
 
 

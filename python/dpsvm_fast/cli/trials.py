@@ -89,7 +89,7 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
         bounds = PIXELS if name == LINEAR else None
         svc = unfitted(name, DELTA, classes=range(10), random_state=seed, bounds=bounds)
         with screen.progress("training", None), warnings.catch_warnings():
-            # Said in the heading instead, once.
+            # Said once, in the heading.
             warnings.simplefilter("ignore", NotPrivateWarning)
             test: dict[str, Any] = {"X_test": X_test, "y_test": y_test}
             scores = private_scores(svc, X, y, **test, epsilons=EPSILONS, n_repeats=repeats)

@@ -297,7 +297,7 @@ def _cells(values: Any, column: Column) -> Any:
         # First, since asking pandas for what it does not have takes long.
         return np.asarray(values)
     if hasattr(values, "combine_chunks"):
-        # An array of pyarrow, whose types are known: one chunk, or several combined.
+        # An array of pyarrow, which has known types: one chunk, or several combined.
         values = values.combine_chunks()
     if hasattr(values, "to_pylist"):
         kind = kind_of(values.type)

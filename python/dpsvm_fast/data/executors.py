@@ -51,7 +51,7 @@ class Loaded(NamedTuple):
     codes: NDArray[np.int64]
     # None if every row is a separate person.
     owners: Owners | None
-    # Ids of persons, as they came.
+    # Ids of persons as given.
     ids: NDArray[Any] | None
 
     @property
@@ -65,7 +65,7 @@ class Loaded(NamedTuple):
 class Operation(ABC):
     """Sum over the records of a partition."""
 
-    # Whether it needs rows as they are loaded instead of records.
+    # True: needs rows as they are loaded instead of records.
     raw: ClassVar[bool] = False
 
     @abstractmethod
@@ -208,9 +208,9 @@ NO_MEMORY = "there is not enough memory"
 
 BAD_LABELS = "expected one label for each row, each of them in `classes`"
 BAD_OWNERS = "expected a person id and a finite, non-negative weight for each row, if declared"
-# Number of fits whose records one process keeps; beyond it, a fit that was not ended is dropped.
+# Number of fits whose records one process keeps; beyond it, an unfinished fit is dropped.
 MAX_FITS = 4
-# Numbers of ended fits that are remembered, so that a late task keeps nothing for them.
+# Number of ended fits that are remembered, so that a late task keeps nothing for them.
 MAX_ENDED = 256
 
 
@@ -430,7 +430,7 @@ class _Kept:
                     rows = recipe.mapped(own, n_threads)
                     self.n_changes, self.counts = 0, own.counts
                     del own
-                # Without records should a change that has not been made yet fail.
+                # No records are left if a change fails.
                 self.records = None
                 for change in recipe.changes[self.n_changes :]:
                     change.apply(rows, n_threads)
@@ -643,9 +643,9 @@ def _released(recipe: Recipe) -> ReleasedMap:
 BUNDLES_A_THREAD = 4
 # Sums that one task adds up.
 FAN_IN = 4
-# Loaders that are larger than this, because they hold rows, are sent once and not with each task.
+# Larger loaders, which hold rows, are sent once and not with each task.
 SMALL_LOADER = 1 << 16
-# Seconds between two looks whether there is any worker: Dask waits for one for ever.
+# Seconds between checks for workers: Dask itself waits forever.
 POLL = 30.0
 
 
@@ -768,7 +768,7 @@ class ClusterExecutor:
         self._client, self._loaders = client, list(loaders)
         self._n_threads, self._resident = n_threads, resident
         self._token = uuid.uuid4().hex
-        # Tasks of the current sum, and what is kept on workers for all sums.
+        # Tasks of the current sum, and objects kept on workers for all sums.
         self._running: list[Any] = []
         self._held: dict[int, Any] = {}
         self._home: dict[int, str] = {}
@@ -820,7 +820,7 @@ class ClusterExecutor:
         if not threads:
             raise ClusterError(NO_WORKERS)
         with warnings.catch_warnings():
-            # Rows of the caller's own arrays have to be sent once, whatever Dask thinks of it.
+            # Rows of the caller's own arrays have to be sent once, whatever Dask's estimate.
             warnings.filterwarnings("ignore", message="Sending large graph")
             given = self._held_recipe(recipe), operation, self._token, self._n_threads
             shares = [
@@ -831,7 +831,7 @@ class ClusterExecutor:
                     resident=self._resident,
                     name=f"sum-{place}",
                     workers=worker,
-                    # Should that one be lost.
+                    # In case that worker is lost.
                     allow_other_workers=worker is not None,
                 )
                 for place, (bundle, worker) in enumerate(self._bundles(threads))

@@ -49,7 +49,7 @@ from dpsvm_fast.preprocessing import (
 
 Array = NDArray[np.float64]
 
-# Beyond, doubles do not add rows exactly any more.
+# Beyond, doubles no longer add rows exactly.
 MAX_ROWS = 2**32 - 1
 # Persons that are compared at a time: their digests take 64 MiB.
 MAX_DIGESTS = 2**22
@@ -72,7 +72,7 @@ class ShardedRows:
         Called after each step of a descent with the numbers of finished and of all steps.
     """
 
-    # Rows that are elsewhere need no room here.
+    # Rows held elsewhere need no memory here.
     n_here = 0
     low_memory = False
     X: Any = None
@@ -99,7 +99,7 @@ class ShardedRows:
             max_weight=max_weight,
             counted=estimator.adjacency == "replace_one",
         )
-        # Whether rows are counted otherwise than one by one.
+        # True: rows are not counted one by one.
         self._owned = bool(partitions.owners) or max_weight != 1.0
         self._weighted = "sample_weight" in partitions.owners or max_weight != 1.0
         self._weighted = self._weighted or class_weight is not None

@@ -58,7 +58,7 @@ class FileRows:
         mapped, path = getattr(rows, "_mmap", None), getattr(rows, "filename", None)
         if mapped is None or path is None or any(stride < 0 for stride in rows.strides):
             return None
-        # A view of a view remembers the offset of the whole map only: addresses tell the rest.
+        # A view of a view remembers the offset of the whole map only: compare addresses.
         first = np.frombuffer(mapped, dtype=np.uint8).__array_interface__["data"][0]
         start = rows.offset - rows.offset % mmap.ALLOCATIONGRANULARITY
         offset = start + rows.__array_interface__["data"][0] - first
@@ -225,7 +225,7 @@ class MappedRows:
         """Return rows and labels."""
         loaded = self.loader()
         X, *others = loaded if isinstance(loaded, tuple) else (loaded, None)
-        # Transformers refuse to transform nothing.
+        # Transformers refuse empty input.
         return self.transformer.transform(X) if np.shape(X)[0] else self._nothing(X), *others
 
     def _nothing(self, X: Any) -> Any:
@@ -234,7 +234,7 @@ class MappedRows:
         return self.transformer.transform(sparse.csr_matrix(row) if sparse.issparse(X) else row)[:0]
 
 
-# How arrays, files, tables and collections come apart into partitions.
+# Splitting of arrays, files, tables and collections into partitions.
 
 
 def parts_of(values: Any, cuts: Sequence[int], order: NDArray[np.intp] | None = None) -> list[Any]:
@@ -362,7 +362,7 @@ def named_owners(groups: object, sample_weight: object) -> tuple[str, ...]:
     return tuple(name for name, value in given.items() if value is not None and value is not False)
 
 
-# The streams of batches could not distinguish more.
+# The streams of batches cannot distinguish more.
 MAX_PARTITIONS = 2**31 - 1
 
 

@@ -90,7 +90,7 @@ class Source(ABC):
 
     sparse = False
     n_rows: int | None = None
-    # Whether rows come as matrices only: such files do not name their columns.
+    # True: rows come as matrices only, from files that do not name their columns.
     by_place = False
 
     def __init__(
@@ -186,11 +186,11 @@ def reading(file: str, *kinds: type[Exception]) -> Iterator[None]:
         raise
     except kinds as error:
         if getattr(error, "errno", None) not in (None, errno.EINVAL):
-            # The system's own word: no such file, no permission, a full disk.
+            # The system's own message: no such file, no permission, a full disk.
             raise
         is_damaged = True
     if is_damaged:
-        # Here, and not above, so that the error with the cell does not travel along.
+        # Raised here, and not above, so that the error with the cell is not chained.
         raise _damaged(file)
 
 
@@ -353,9 +353,9 @@ class Lookup:
         places = [None if one is None else one.address for one in words.buffers()]
         key = (str(words.type), len(words), words.offset, places)
         if self._known is None or self._known[0] != key:
-            # One word after the other: all of them as Python's objects take much memory.
+            # One word at a time: all of them as Python objects take much memory.
             codes = self._of_unique(word.as_py() for word in words)
-            # The words are kept, so that no other ones can have their place.
+            # The words are kept, so that no other words reuse their addresses.
             self._known = (key, words, np.append(codes, self._missing))
         return self._known[2]
 
@@ -613,7 +613,7 @@ class RowDecoder:
         self._width = schema.n_features
         self.max_rows = max(1, room // ROWS_SHARE // (4 * self._width))
         texts = schema.text.missing_values
-        # For each column its first feature, and what makes numbers or codes of its cells.
+        # For each column its first feature, and a function from its cells to numbers or codes.
         self._columns: list[tuple[int, Column, Lookup | Numbers]] = []
         # Public replacements for missing numbers; NaN where there are none.
         self._fill = np.full(self._width, np.nan, dtype=np.float32)
@@ -631,7 +631,7 @@ class RowDecoder:
         self.owners: dict[str, Any] = {
             OWNERS[role]: decoders[role](schema) for role in (schema.owners if owned else ())
         }
-        # Of all columns that are read, in their order.
+        # Lookups of all columns that are read, in order.
         self._lookups: list[Any] = [lookup for _, _, lookup in self._columns]
         self._lookups += [] if self.labels is None else [self.labels]
         self._lookups += self.owners.values()
@@ -830,7 +830,7 @@ BLOCK_SHARE, RECORD_SHARE = 64, 32
 
 # Before a header.
 MAX_LINE_BREAKS = 1000
-# How files begin that are not what their name says.
+# First bytes of files that are not what their name says.
 OTHER_FILES = {
     b"\x1f\x8b": "the file is compressed: rename it to end in .gz",
     b"PK\x03\x04": "the file is a spreadsheet or an archive: save it as CSV",
@@ -846,7 +846,7 @@ UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 class CsvSource(Source):
     """Source of a delimited text file."""
 
-    # Where the schema names none.
+    # Used if the schema names none.
     delimiter = ","
 
     def _named(self, schema: TableSchema) -> TableSchema:
@@ -1088,7 +1088,7 @@ def column_types(file: str, schema: Any) -> dict[str, Any]:
     return dict(zip(names, schema.types, strict=True))
 
 
-# What a schema may say of a column, by the beginnings of its type's name in any library.
+# Facts that a schema may state of a column, by prefixes of its type's name in any library.
 TYPES = {
     "bounds": ("int", "uint", "float", "double", "half", "decimal", "null"),
     "boolean": ("bool",),
@@ -1149,7 +1149,7 @@ class _Columnar(Source):
         for role, name in named.owners.items() if self.owned else ():
             bounds = (0.0, 1.0) if role == "weight" else None
             others.append(Column(name, bounds, None if bounds else ()))
-        # The columns that are read, in the order of the decoder.
+        # Columns to read, in the order of the decoder.
         columns = [*named.features, *others]
         for column in columns:
             check_type(self.file, column, types[column.name])
@@ -1196,7 +1196,7 @@ class ParquetSource(_Columnar):
         with ExitStack() as stack:
             groups = self._groups()
             with _by_arrow(self.file):
-                # Not pre_buffer=True, which reads whole row groups.
+                # Without pre_buffer=True, which reads whole row groups.
                 how = {"pre_buffer": False, "buffer_size": READ_BYTES, "read_dictionary": coded}
                 file = stack.enter_context(parquet.ParquetFile(self.path, **how))
             for fits, some in itertools.groupby(groups, lambda group: len(group[2]) == 1):
@@ -1304,7 +1304,7 @@ class ArrowSource(_Columnar):
                     source = stack.enter_context(pa.OSFile(self.path))
             with _by_arrow(self.file):
                 reader = stack.enter_context(_opened(source, data, names))
-            # Of a file; a stream does not say it.
+            # Only a file has a number of batches, a stream has none.
             n_batches = getattr(reader, "num_record_batches", None)
             for n_read in itertools.count(1):
                 with _by_arrow(self.file):
@@ -1319,7 +1319,7 @@ class ArrowSource(_Columnar):
                     part = batch.slice(row, self._step)
                     yield self._decoded(part)
                     _forget(data)
-                # Before the next one is unpacked.
+                # Release this batch before the next one is unpacked.
                 batch = part = None
                 progress(size * n_read // max(n_read, n_batches or n_read))
 
@@ -1459,7 +1459,7 @@ DAMAGED_SIZES = (
 )
 # Parquet's numbers for texts, and for a page of words.
 TEXT, DICTIONARY_PAGE = 6, 2
-# How Arrow files begin.
+# First bytes of Arrow files.
 ARROW_MARK = b"ARROW1"
 # Largest depth of nested structures and lists in Parquet's metadata.
 MAX_NESTED = 16
@@ -1609,7 +1609,7 @@ def _places_of_buffers(schema: Any, names: set[str]) -> set[int] | None:
 
 # numpy's .npz files with X and y, a block of rows at a time.
 #
-# Nothing that a file declares is believed: sizes of arrays have to be those of the members that
+# No declaration in a file is trusted: sizes of arrays have to be those of the members that
 # hold them, and rows have to fit into their share of the room before any of them is read.
 
 
@@ -1619,7 +1619,7 @@ NPZ_BLOCK_SHARE, NPZ_ROW_SHARE, WHOLE_SHARE = 64, 16, 4
 PIECE = 2**20
 # Limits of a file's list of members, an array's header, and a label.
 LARGEST_LIST, LONGEST_HEADER, WIDEST_LABEL = 2**20, 10_000, 4096
-# numpy writes no others, and those of others are not unpacked a little at a time.
+# numpy writes no other methods, and others are not unpacked a little at a time.
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # Kinds of numpy's types, dimensions, and both in words.
 ARRAYS = {
@@ -1749,7 +1749,7 @@ class _Member:
         if differs or min(self.shape, default=0) < 0:
             raise ValueError("the size differs from the declared one")
         self._stream = stream
-        # Where rows are scattered over the whole array.
+        # True: rows are scattered over the whole array.
         self._columns_first = columns_first and len(self.shape) == 2 and min(self.shape) > 1
         self._columns: Columns | None = None
         self._at = 0
@@ -1788,7 +1788,7 @@ class _Member:
         return np.frombuffer(content, dtype=self.dtype).reshape(shape)
 
 
-# A byte of a block takes some 40 while it is read: these are shares of the room.
+# A byte of a block takes some 40 bytes while it is read: these are shares of the room.
 LIBSVM_BLOCK = 2**20
 
 LIBSVM_BLOCK_SHARE, LIBSVM_ROW_SHARE = 256, 64

@@ -259,7 +259,7 @@ def shown(value: Any) -> str:
     """Return a public value as text for a message; only its type if it is long."""
     if value is None:
         return "nothing"
-    # No long text is made to be thrown away; a number of thousands of digits has none.
+    # Build no long text only to discard it; integers of thousands of digits have none.
     long = isinstance(value, (str, bytes, list, tuple, dict)) and len(value) > 60
     long = long or (isinstance(value, int) and value.bit_length() > 200)
     try:
@@ -413,7 +413,7 @@ COLUMN = {
         lambda value: _is_text(value) and value in UNKNOWN,
     ),
 }
-# Those that say more of another one.
+# Keys that describe another key further.
 DETAILS = {"ordered": "categories", "ngrams": "text", "log": "bounds", "unknown": "categories"}
 
 DEFAULTS = {one.name: one.default for one in fields(Column)}
@@ -448,7 +448,7 @@ def _missing(where: str, value: Any, column: Column) -> Any:
     return Key(accepted, lambda _: fits, made).read(where, value)
 
 
-# How a CSV file is written.
+# Format of a CSV file.
 
 
 MISSING_TEXTS = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "null", "NULL", "None", "<NA>")
@@ -638,7 +638,7 @@ def _toml(text: str) -> Mapping[str, Any]:
 # Checks of a schema's tree of plain values.
 
 
-# Every label takes as much memory as the longest one.
+# Every label takes as much memory as the longest.
 LONGEST_CLASS, MAX_CHARACTERS = 1000, 1 << 24
 
 # Columns that are not features, and their roles.
@@ -707,7 +707,7 @@ def schema_values(record: Any) -> dict[str, Any]:
                 "extra_columns: got 'ignore' with all_other_columns, expected only one of them"
             )
         others = values["all_other_columns"] = _other_columns(other)
-        # A column that is only named takes what is said of all others, in its place.
+        # A column that is only named takes the defaults of all others, in its place.
         columns |= {name: replace(others, name=name) for name in lacking}
     elif lacking:
         raise SchemaError(
@@ -1004,7 +1004,7 @@ class TableSchema:
     def n_features(self) -> int:
         """Number of features."""
         if self.is_positional:
-            # Not by way of the features: a schema out of a file may declare billions.
+            # Without iterating over features: a schema from a file may declare billions.
             self._check_places()
             assert self.declared_width is not None
             return self.declared_width + sum(column.width - 1 for column in self.columns)

@@ -202,7 +202,7 @@ SUFFIXES = {
     ".txt": "libsvm",
 }
 
-# Numbers for which memory is asked before they are read.
+# Largest number of values to allocate before they are read.
 MAX_EXPECTED = 2**24
 
 

@@ -19,7 +19,7 @@ from dpsvm_fast.estimators.parameters import chosen_loss, tests_of
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.rows import row_scores
 
-# What estimators, transformers and searches have in common once they are fitted, or no longer.
+# Common parts of estimators, transformers and searches: their fitted state.
 
 
 # State that a fit leaves under other names: the loss, and what later calls continue from.
@@ -31,7 +31,7 @@ class Released:
 
     # Loss of the release, even if parameters are set later; public like the statement.
     _fitted_loss: Loss | None = None
-    # What ``partial_fit`` continues from.
+    # State that ``partial_fit`` continues from.
     _continuation: Any = None
 
     def _forget(self) -> None:

@@ -31,7 +31,7 @@ from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import DataclassT, Facts, Plan, Rows, filled
 from dpsvm_fast.validation import check_arithmetic, in_search, warn_of_weak_numbers
 
-# Says public facts alone: plans, spends and whether they are private.
+# Logs public facts only: plans, spends and whether they are private.
 LOG = logging.getLogger("dpsvm_fast")
 
 
@@ -45,11 +45,11 @@ def _log(message: str, *facts: str) -> None:
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
 
 STRICT = ". Nothing was spent: the ledger is strict; PrivacyLedger(..., strict=False) allows it"
-# Something leaves with less noise than was paid for, so that at least what the noise costs, whose
-# key may still be secret, is gone from the budget. Less would let later fits have it once more.
+# The release has less noise than was paid for: charge at least the cost of the noise, whose key
+# may still be secret. Charging less would let later fits spend it again.
 CHARGED = "; the ledger is charged nevertheless and lists the spend as NOT PRIVATE"
 
-# Up from what private_fit calls to the line that called ``fit``, where its warnings point.
+# Stack frames from what private_fit calls to the line that called ``fit``, for its warnings.
 FRAMES = 5
 
 Fitted = TypeVar("Fitted", bound="PrivateEstimator")
@@ -78,7 +78,7 @@ def private_fit(estimator: PrivateEstimator, rows: Rows) -> dict[str, Any]:
     if isinstance(bounds, NamedBounds):
         vars(estimator)["bounds"] = bounds.in_order(facts.feature_names)
     plan = estimator.plan(estimator.owned(facts))
-    # Their noise is refused here if it cannot be drawn.
+    # Refuses noise that cannot be drawn.
     events, training = plan.events, plan.weighed_training
     how: Any = {"unit": facts.unit, "by_age": plan.by_age}
     if ledger is not None:
@@ -149,7 +149,7 @@ class PrivateEstimator(Released):
     ledger: PrivacyLedger | None
     n_threads: int | None
 
-    # What a fit takes besides rows and labels.
+    # Arguments of a fit besides rows and labels.
     _takes: tuple[str, ...] = ("groups", "sample_weight")
 
     def __sklearn_clone__(self: Fitted) -> Fitted:
@@ -227,7 +227,7 @@ class PrivateEstimator(Released):
         """Return the published attributes, computed from the released numbers only."""
 
     def _occasion(self) -> Occasion:
-        """Facts about this fit that the statement adds to its plan."""
+        """Return the facts about this fit that the statement adds to its plan."""
         limited = getattr(self, "max_iter", None) is not None
         uncovered = ("max_iter",) if limited else ()
         return occasion_of(self, tests_of(type(self)), uncovered=uncovered)
@@ -266,7 +266,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
         return checked
 
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
-        """Coefficients and intercepts."""
+        """Return the coefficients and intercepts."""
         found = linear_attributes(released, plan.intercept_scaling)
         return found | {"_fitted_loss": plan.score_loss}
 

@@ -103,7 +103,7 @@ def quadratic_forms(rows: Array, ellipsoids: Array) -> Array:
     return np.maximum(values, 0.0).reshape(len(rows), *ellipsoids.shape[:-2])
 
 
-# What follows from released ellipsoids: scores, predictions, distances.
+# Scores, predictions and distances from released ellipsoids.
 
 
 class EllipsoidClassifier(OneRelease):

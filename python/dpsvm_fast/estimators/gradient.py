@@ -35,12 +35,12 @@ from dpsvm_fast.mechanisms.plan import Facts
 # would be ignored silently.
 MOMENTUM_ONLY = {"momentum": "auto", "nesterov": False}
 ADAM_ONLY = {"betas": (0.9, 0.999), "stabilizer": "auto", "noise_correction": False}
-# May change between calls of partial_fit: they change no result.
+# Parameters that may change between calls of partial_fit: they change no result.
 FREE = ("n_threads", "verbose", "ledger")
-# The widths for which the automatic steps were chosen: scores of the size of the noise in them.
+# Widths for which the automatic steps were chosen: scores of the size of the noise in them.
 AUTOMATIC_SMOOTHING = {"softmax_margin": 1.0, "softplus": 1.0}
 AUTOMATIC_MARGIN = 1.0
-# Not so near to 1 that what decays would never do.
+# Decay rates; nearer to 1, a moment would practically never decay.
 decay = real(0.0, 1.0 - 1e-12)
 
 
@@ -53,7 +53,7 @@ def checked_betas(name: str, value: Any) -> tuple[float, float]:
 
 # The state from which ``partial_fit`` continues, and whether it may.
 #
-# Noisy sums and public facts only: nothing that is kept between calls leaks more than was paid for.
+# Noisy sums and public facts only: nothing kept between calls leaks more than was paid for.
 
 
 class Continuation(NamedTuple):
@@ -63,16 +63,16 @@ class Continuation(NamedTuple):
     state: dict[str, Any]
     # Steps taken so far.
     n_steps: int
-    # All that may change a result.
+    # Settings that may change a result.
     parameters: dict[str, Any]
     # The label set as the user gave it, None where it was read from labels.
     classes: NDArray[Any] | None
     n_calls: int
     # "row" or "person".
     unit: str
-    # That the ledger was charged for in all calls; none where one was charged for all rows.
+    # Periods that the ledger was charged for in all calls; empty if it was charged for all rows.
     periods: tuple[str, ...]
-    # Whether the statement is about the rows of the last call alone, which no other has seen.
+    # True: the statement is about the rows of the last call alone, which no other has seen.
     apart: bool
 
 
@@ -367,7 +367,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     margin: param.Margin = "auto"
     optimizer: Annotated[str, one_of("gd", "sgd", "adam")] = "gd"
     n_steps: Annotated[int | str, auto_or(integer(1, 2**31 - 1))] = "auto"
-    # Batches of any number of rows that fits a machine are empty below this.
+    # Below this rate, batches of any number of rows that fits into memory are empty.
     sampling_rate: Annotated[float | str, auto_or(real(1e-12, 1.0))] = "auto"
     expected_batch_size: param.AutoWithin = "auto"
     max_grad_norm: param.AutoPositive = "auto"
@@ -461,7 +461,7 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
         self._refuse_unused()
         n_records = self.max_samples
         if self.adjacency == "replace_one":
-            # Before their number is known, over one row.
+            # One row until the number of rows is known.
             n_records = facts.n_samples or 1
         before, owned = self._continuation, facts.unit == "person"
         if before is not None and before.unit != facts.unit:

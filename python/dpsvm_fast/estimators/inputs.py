@@ -39,7 +39,7 @@ from dpsvm_fast.validation import in_search
 
 
 DTYPES = [np.float64, np.float32]
-# The form of the rows, as scikit-learn's validation takes it.
+# Format of the rows, as scikit-learn's validation accepts it.
 FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES, "order": "C"}
 
 # Columns are numbered by 32 bits in the core.
@@ -118,7 +118,7 @@ def check_room(n_learned: int, n_kept: int) -> None:
             return
     except MemoryError:
         pass
-    # How much is missing would tell the number of rows, which may be private.
+    # The amount missing would reveal the number of rows, which may be private.
     raise MemoryError("X: a fit of this shape needs more memory than is free; nothing was spent")
 
 
@@ -210,7 +210,7 @@ def _refused_by_type(X: Any) -> Any:
     if sparse.issparse(X) and X.ndim == 2:
         X = compressed_rows(X)
     several = getattr(X, "dtypes", ())
-    # A single column has one type, not several.
+    # A single column has one dtype, not several.
     dtypes = [getattr(X, "dtype", None), *(several if np.iterable(several) else ())]
     kinds = {dtype.kind for dtype in dtypes if isinstance(dtype, np.dtype)}
     if "c" in kinds:
@@ -359,7 +359,7 @@ def _summed(X: Any) -> Any:
 
 def _kind(item: Any) -> str:
     """Return the kind of label ``item`` is."""
-    # True is an int, too.
+    # True is an int as well.
     if isinstance(item, (bool, np.bool_)):
         return "bool"
     if isinstance(item, (int, np.integer)):
@@ -464,7 +464,7 @@ class Owners(NamedTuple):
         return np.array([np.floor(one / COUNT_UNIT).astype(np.int64).sum() for one in own])
 
 
-# Factors of losses below this are none: the solvers bound what is lost below the range of doubles.
+# Smaller factors of losses count as 0: the solvers bound what underflows.
 MIN_WEIGHT = 2.0**-60
 # Persons count in a class by multiples of this.
 COUNT_UNIT = 2.0**-20
@@ -541,7 +541,7 @@ def _sorted(
     singles, several = np.flatnonzero(sizes == 1), np.flatnonzero(sizes > 1)
     several = several[np.argsort(first[codes[several]], kind="stable")]
     order = np.concatenate([singles, several])
-    # One size per person: where another begins.
+    # Start of each person, for one size per person.
     begins = np.flatnonzero(np.diff(codes[several], prepend=-1)) + singles.size
     persons = np.append(begins, ids.size).astype(np.int64)
     sizes = np.concatenate([sizes[singles], np.diff(persons)])
@@ -562,7 +562,7 @@ def checked_groups(groups: Any, n_rows: int) -> NDArray[Any]:
     except MemoryError:
         raise
     except Exception:
-        # What it says may quote an id.
+        # The error's message may quote an id.
         ids = None
     if ids is None:
         raise InvalidParameterError(
@@ -650,7 +650,7 @@ def class_factors(weights: dict[Any, float], classes: NDArray[Any]) -> NDArray[n
     return np.asarray(factors / factors.max())
 
 
-# What scikit-learn's validation learns about X, published with the rest.
+# Facts that scikit-learn's validation learns about X, published with the rest.
 FEATURE_FACTS = ("n_features_in_", "feature_names_in_")
 
 
@@ -779,7 +779,7 @@ class ArrayRows:
         part, own = copy.copy(self), self.periods == period
         part.X, part.codes = self.X[own], self.codes[own]
         if self.owners is not None:
-            # Each row by itself; a weight of 1 in units of the largest, none if that is 1 at most.
+            # Each row by itself; a weight of 1 in units of the largest, None if that is 1 at most.
             weights = self.owners.weights[own] if self.owners.weights.size else self.owners.weights
             part.owners = self.owners._replace(weights=weights, n_persons=int(own.sum()))
         return part
@@ -942,10 +942,10 @@ def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(np.sign(numbers) * (np.abs(numbers) * (DRAWN - 1) // DRAWN))
 
 
-# For ``bounds``, of rows whose direction alone counts: as None, and said on purpose.
+# For ``bounds``, of rows of which only the direction matters: like None, but stated explicitly.
 UNIT_NORM = "unit_norm"
 
-# Lower and upper ones, as numbers or one for each feature.
+# Lower and upper bounds, as numbers or one for each feature.
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 

@@ -192,7 +192,7 @@ class PrivateKernelSVC(PipelineClassifier):
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
 
-    # What a fit publishes.
+    # Published by a fit.
     data_norm_: float | None = field(init=False)
     features_: FourierFeatures | None = field(init=False)
 

@@ -31,14 +31,14 @@ Trainer = Annotated[str, one_of("auto", *TRAINERS)]
 class PipelineClassifier(Probabilities, PrivatelyTrained):
     """Base of classifiers that map rows by released numbers before training."""
 
-    # What a fit publishes.
+    # Published by a fit.
     lift_: float
     lift_coef_: NDArray[np.float64] | None
     bounds_: Bounds | None
     centre_: NDArray[np.float64] | None
     whitening_: NDArray[np.float64] | None
 
-    # What a subclass is made with.
+    # Parameters of a subclass.
     bounds: Any
     mechanism: str
     whiten: bool | str
@@ -64,7 +64,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         )
         public = self._public_map(facts)
         loss = self._loss_of(facts.n_classes)
-        # Weights of classes would weigh answers, too; without a constant feature there is no room.
+        # Class weights would weight answers, too; without a constant feature there is no room.
         plain = self.class_weight is None and self.fit_intercept
         return {
             "calibrated": trainer == "gradient" and loss.is_likelihood and plain,

@@ -35,7 +35,7 @@ def _declared(kind: type) -> Mapping[str, tuple[Any, ...]]:
     hints = get_type_hints(kind, localns={"KW_ONLY": object}, include_extras=True)
     return {
         field.name: hints[field.name].__metadata__
-        # As in the constructor: those of a base come after all that have a place.
+        # As in the constructor: fields of a base come after all positional ones.
         for field in sorted(fields(kind), key=lambda field: bool(field.kw_only))
         if field.init and hasattr(hints[field.name], "__metadata__")
     }
@@ -114,7 +114,7 @@ def plain(test: Callable[[Any], Any]) -> Test:
 
 # Numbers whose products with others stay in the floats.
 within = real(SMALLEST, LARGEST)
-# What the solvers take.
+# Ranges that the solvers accept.
 smoothing_range, margin_range = real(1e-6, 1e6), real(0.0, 1e6)
 
 
@@ -191,7 +191,7 @@ def chosen_loss(name: str, n_classes: int, smoothing: float | str, margin: float
     width = kind.smoothing if smoothing == "auto" else float(smoothing)
     automatic = kind.margin * width if kind.likelihood else kind.margin
     distance = automatic if margin == "auto" else float(margin)
-    # Before anything is spent: the solvers refuse others.
+    # Checked before anything is spent: the solvers refuse other values.
     smoothing_range("smoothing", width)
     margin_range("margin", distance)
     return Loss(name=name, n_classes=n_classes, smoothing=width, margin=distance)

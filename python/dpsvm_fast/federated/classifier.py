@@ -110,7 +110,7 @@ class FederatedLinearSVC(PrivateLinearClassifier):
 # The statement about a training across parties.
 
 
-# Beyond this the statement does not speak of one party's messages.
+# A larger epsilon of one party's messages is not stated.
 MAX_EPSILON = 200.0
 
 
@@ -127,7 +127,7 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
     noise = next((part.noise for part in spec.rounds if part.name == "model"), None)
     sensitivity = None
     if training is not None and noise is not None:
-        # What one row or person changes in one party's weighted model, factor by factor.
+        # Sensitivity of one party's weighted model to one row or person, factor by factor.
         rounding = noise.codec.rounding(noise.size)
         sensitivity = Sensitivity.of(
             training,
@@ -401,7 +401,7 @@ def simulate(
         except PartyRefusedError as error:
             refusal = f"party {i}: {error}"
         if refusal is not None:
-            # Here, so that nothing of the first error travels along.
+            # Raised here, so that the first error is not chained.
             raise PartyRefusedError(refusal)
     label = f"{spec.algorithm} of {spec.n_users} parties"
     charge(ledger, events, label, private=seed is None, unit=spec.unit)

@@ -66,7 +66,7 @@ def _prepare_environment() -> None:
 require("flwr", "cryptography")
 _prepare_environment()
 with warnings.catch_warnings():
-    # What Flower's own dependencies warn each other of is no news to users.
+    # Deprecations among Flower's own dependencies do not concern users.
     warnings.simplefilter("ignore", DeprecationWarning)
     from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp
@@ -186,7 +186,7 @@ def make_client_app(
 
 Seconds: TypeAlias = "float | Callable[[Context], float]"
 
-# Between two looks at who is there.
+# Seconds between checks of who is connected.
 POLL_SECONDS = 1.0
 
 

@@ -259,9 +259,9 @@ def _codes(y: Any, spec: FederatedSpec) -> Integers:
         raise PartyRefusedError("labels: expected one of the classes for each row") from None
 
 
-# What parties put into each sum: from checked rows to vectors of integers with noise.
+# Contributions of parties to each sum: from checked rows to vectors of integers with noise.
 #
-# One function for one party and for thousands, so that a simulation does what parties do.
+# One implementation for one party and for thousands, so that a simulation does what parties do.
 
 
 ROOT_TWO = float(np.sqrt(2.0))

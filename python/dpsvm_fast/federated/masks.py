@@ -31,7 +31,7 @@ from dpsvm_fast.validation import check_integer
 Words: TypeAlias = NDArray[np.uint64]
 
 KEY_BYTES = 32
-# The cipher's block counter has 32 bits: 2**32 blocks of eight words. Far below it.
+# Limit of the cipher's 32-bit block counter: 2**32 blocks of eight words. Far below it.
 MAX_SIZE = 2**31
 
 
@@ -65,7 +65,7 @@ def _derived(key: bytes, info: str) -> bytes:
     return bytes(kdf.derive(key))
 
 
-# A key seals one packet and makes one stream, so that the nonces may be constants.
+# A key seals one packet and makes one stream, so the nonces may be constant.
 
 
 def seal(key: bytes, packet: bytes) -> bytes:
@@ -100,7 +100,7 @@ def expand_mask(key: bytes, size: int) -> Words:
     """
     size = check_integer("size", size, 0, MAX_SIZE)
     if not isinstance(key, bytes) or len(key) < KEY_BYTES:
-        # The key itself must not reach a message.
+        # The key itself must not appear in a message.
         raise InvalidParameterError(f"key: expected bytes, at least {KEY_BYTES} of them")
     cipher_key = _derived(key, f"dpsvm-fast {PROTOCOL} mask, modulus {MODULUS}")
     cipher = Cipher(ChaCha20(cipher_key, bytes(16)), mode=None)

@@ -57,7 +57,7 @@ class FileJournal:
     def claim(self, name: str) -> bool:
         """Claim the round permanently; the claim is on disk on return."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # The file system lets one of several processes win.
+        # The file system lets only one of several processes succeed.
         return put_new(self._entry(name), f"{name}\n".encode(), lasting=True)
 
     def _entry(self, name: str) -> Path:
@@ -153,7 +153,7 @@ class Party:
             text = str(refusal) if str(refusal) in stages.REFUSALS else stages.NO_CONTRIBUTION
         except Exception as error:
             text = stages.NO_CONTRIBUTION
-            # Not its text, which may quote records.
+            # Without its text, which may quote records.
             place = traceback.extract_tb(error.__traceback__)[-1]
             _LOG.error("%s at %s:%s", type(error).__name__, place.filename, place.lineno)
         _LOG.error("refused: %s", text)
@@ -204,7 +204,7 @@ class Party:
             raise PartyRefusedError(stages.WRONG_PARTIES)
         return request, terms
 
-    # The four stages: what came before, the message, the terms -> what to reply.
+    # The four stages: previous stage, message and terms -> reply.
 
     def _advertise_keys(
         self, kept: _Kept, request: Mapping[str, Any], terms: RoundTerms
@@ -222,7 +222,7 @@ class Party:
         for_packets, for_masks, seed = kept.private_keys()
         if others.get(self.number) != [masks.public_key(for_packets), masks.public_key(for_masks)]:
             raise PartyRefusedError(stages.WRONG_PARTIES)
-        # A key is of one party and for one purpose.
+        # A key belongs to one party and one purpose.
         n = len(others)
         if n > terms.n_users or len({key for keys in others.values() for key in keys}) != 2 * n:
             raise PartyRefusedError(stages.WRONG_PARTIES)
@@ -261,7 +261,7 @@ class Party:
             purpose = terms.purpose(kept.session, "packet", party, self.number)
             opened = masks.unseal(masks.shared_key(for_packets, others[party][0], purpose), packet)
             kept.shares.append([party, opened[: masks.SHARE_BYTES], opened[masks.SHARE_BYTES :]])
-        # Before the vector is made: of two runs at the same time one gets it, and after a crash it
+        # Before the vector is made: of two concurrent runs only one claims it, and after a crash it
         # counts as sent.
         kept.answered.append(_key(terms))
         journal = self.journal()
@@ -315,7 +315,7 @@ def checked_vector(vector: object, terms: RoundTerms) -> NDArray[np.int64]:
         raise PartyRefusedError(stages.NO_CONTRIBUTION)
     if vector.shape != (terms.length,) or vector[-1] != 1:
         raise PartyRefusedError(stages.NO_CONTRIBUTION)
-    # Not through abs: the smallest integer has none.
+    # Without abs: the smallest integer has no positive counterpart.
     if (vector <= -LIMIT).any() or (vector >= LIMIT).any():
         raise PartyRefusedError(stages.NO_CONTRIBUTION)
     return vector

@@ -41,7 +41,7 @@ from dpsvm_fast.rounding import (
 if TYPE_CHECKING:
     from dpsvm_fast.federated.spec import FederatedSpec
 
-# What a party fits, and how far one unit can move its contribution.
+# Fit of one party, and how far one unit can move its contribution.
 #
 # Party i holds n_i rows of norm at most :math:`\kappa_t`, or rows of n_i persons whose losses count
 # by their mean, and contributes :math:`w_i \Pi_R(f_i)`,
@@ -151,7 +151,7 @@ class LocalTraining:
     def solver_radius(self) -> float:
         """Distance of a computed contribution from the exact one, rounded up."""
         natural = div_up(mul_up(self.loss.lipschitz, self.row_norm), self.spec.regularization)
-        # Of weights before the projection.
+        # Bound on weights before the projection.
         largest = mul_up(2.0, max(natural, self.model_norm))
         rounded = mul_up(float(self.spec.max_weight), mul_up(self._projection_error, largest))
         return add_up(mul_up(self.spec.tol, self.by_record), rounded)
@@ -206,7 +206,7 @@ class LocalTraining:
         rows = weights.reshape(self.n_balls, -1)
         with np.errstate(over="ignore"):
             norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        # A little smaller, so that what is computed is within the radius.
+        # A little smaller, so that the computed weights are within the radius.
         radius = self.spec.radius * (1.0 - self._projection_error)
         factors = radius / np.maximum(norms, radius)
         return np.asarray(rows * factors[:, None]).reshape(weights.shape)
@@ -237,13 +237,13 @@ def _sgd_rounding(training: LocalTraining, n_records: int) -> float:
 
 # r: the part of the noise, in steps, that makes the sum like one of real numbers.
 SMOOTHING = 3.0
-# Noise of this many standard deviations still fits in with every contribution.
+# Noise of this many standard deviations still fits beside every contribution.
 DEVIATIONS = 14
-# Powers of two that the noise may have for its parameter, in steps.
+# Range of the noise parameter in steps: powers of two.
 MIN_BITS, MAX_BITS = 4, 24
-# Assumed advantage of any feasible observer of the protocol over one who sees the sum alone.
+# Assumed advantage of any feasible observer of the protocol over one who sees only the sum.
 COMPUTATIONAL = 2.0**-80
-# What a round is allowed for all its distances together; that of a round is below.
+# Limit on the sum of all distances of a round; a round stays below it.
 DISTANCE_ALLOWED = 2.0**-79
 # A share of zero is stated as this: the formulas are positive, however small.
 MIN_DISTANCE = 1e-300

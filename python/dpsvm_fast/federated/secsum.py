@@ -24,7 +24,7 @@ from dpsvm_fast.exceptions import (
 from dpsvm_fast.rounding import mul_up, sqrt_up
 from dpsvm_fast.validation import check_fraction, check_integer, check_positive, check_real
 
-# How many parties of each kind a run may count on, in exact arithmetic.
+# Number of parties of each kind that a run may count on, in exact arithmetic.
 #
 # Of U parties at least ceil(t U) are honest, and at most floor(rho U) vanish before the sum. Who
 # vanishes may be chosen by the others, so the worst case is that all who vanish are honest.
@@ -46,7 +46,7 @@ def centred(total: NDArray[np.int64]) -> NDArray[np.int64]:
     return ((total + half) & (MODULUS - 1)) - half
 
 
-# Relative error of a float against the share that was typed, and more.
+# More than the relative error of a float against the share that was typed.
 TYPED = Fraction(1, 2**50)
 
 

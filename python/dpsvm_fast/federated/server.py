@@ -233,7 +233,7 @@ class ServerRound:
             self._take(party, reply)
             return None
         except Exception:
-            # Whatever a stranger may have put there; none of it is a reply.
+            # Strangers may send anything; none of it is a reply.
             return WRONG_REPLY
 
     def _take(self, party: int, reply: dict[str, Any]) -> None:
@@ -280,7 +280,7 @@ class ServerRound:
             raise InvalidParameterError("shares: of another key")
         left: masks.Words = np.zeros(self._terms.length, dtype=np.uint64)
         for other in self._masked:
-            # As the party itself would have added it: the others have added the opposite.
+            # Added as the party itself would have: the others have added the opposite.
             left -= self._terms.pair_mask(self._session, secret, self._keys[other][1], party, other)
         return left
 

@@ -57,7 +57,7 @@ from dpsvm_fast.validation import (
 
 # Ledgers of this process, and what happens to them when it forks.
 #
-# Before a fork every ledger moves to a file, so that parent and child share one budget.
+# Before a fork every ledger moves to a file, so that parent and child share a budget.
 
 
 # By identity for unpickling, and all of them for forks (two may have been opened on one file).
@@ -112,7 +112,7 @@ SLACK = 1e-9
 # Decisions that are made while others may spend; the next one is made while they wait.
 UNLOCKED_TRIES = 3
 
-# The one name where no periods are declared.
+# Name of the single period if none are declared.
 ALL = ("",)
 
 Opened = TypeVar("Opened", bound="PrivacyLedger")
@@ -388,7 +388,7 @@ class PrivacyLedger:
         self._whole._record(self._charges(event, unit, by_age=by_age), label)
 
     def _charges(self, event: PrivacyEvent | Events, unit: str | None, *, by_age: bool) -> Charges:
-        """Events, each with the periods that it is charged to; none for all rows.
+        """Return events, each with the periods that it is charged to; none for all rows.
 
         Events of another unit are refused; None means that of the ledger.
         """
@@ -411,7 +411,7 @@ class PrivacyLedger:
         """Record events about the rows of their periods, or of all."""
         with self._lock:
             for tries in range(UNLOCKED_TRIES, -1, -1):
-                # Decided before the file is locked, and valid if nobody spends in the meantime.
+                # Decided before the file is locked, and valid if nobody spends meanwhile.
                 known, decision = len(self._records), None
                 refusal: BudgetExceededError | None = None
                 try:
@@ -430,7 +430,7 @@ class PrivacyLedger:
                     ]
                     if session is not None:
                         session.append(len(self._records) + 1, records)
-                # The list must not run ahead of a commit.
+                # The list must not get ahead of a commit.
                 self._records += records
                 self._composed = (self._composed[0] | decision, len(self._records))
                 return
@@ -462,7 +462,7 @@ class PrivacyLedger:
         with whole._lock:
             composed, (count, spent) = self._current(), self._spent
             known = len(whole._records)
-        # Nobody waits while this is computed.
+        # No lock is held while this is computed.
         if count != known:
             parts, most = set(composed.values()), mul_up(self.epsilon, 1.0 + SLACK)
             spent = largest(
@@ -672,7 +672,7 @@ class PrivacyLedger:
         return _reopened, (self._identity, path, store.lasting, self._budget, self._strict)
 
     def __repr__(self) -> str:
-        # Never opens the file: a repr must not fail.
+        # Never open the file: a repr must not fail.
         number = len(self._whole._records)
         rule = "" if self.unit == "row" else f", unit={self.unit!r}"
         rule += ", adaptive=True" if self.adaptive else ""
@@ -728,7 +728,7 @@ class PrivacyLedger:
             pass
 
     def _compositions(self) -> Compositions:
-        """For each period the composition of what ``_records`` charge it."""
+        """Return for each period the composition of what ``_records`` charge it."""
         known, count = self._composed
         if count < len(self._records):
             new_events: dict[str, list[PrivacyEvent]] = {}
@@ -740,13 +740,13 @@ class PrivacyLedger:
         return known
 
     def _current(self) -> Compositions:
-        """Compositions of the periods of this handle, up to date; needs the lock of the whole."""
+        """Return up-to-date compositions of this handle's periods; needs the lock of the whole."""
         self._whole._catch_up()
         known = self._whole._compositions()
         return {name: known[name] for name in self._charged or known}
 
     def _by_period(self) -> list[tuple[PrivacyEvent, ...]]:
-        """Events that touch the rows of each period."""
+        """Return events that touch the rows of each period."""
         history = self.history
         return [
             tuple(one.event for one in history if not one.periods or name in one.periods)
@@ -780,9 +780,9 @@ class PrivacyLedger:
         return found
 
     def _refusal(self, events: Events, name: str, before: AnyComposition) -> str:
-        """Budget, spent and asked, in one sentence each."""
+        """Return budget, spent and asked, in one sentence each."""
         text = f"the privacy budget is epsilon={self.epsilon:g}, delta={self.delta:g} "
-        # What was admitted is within the budget.
+        # Admitted spends are within the budget.
         spent = min(before.epsilon(self.delta, quick=True), self.epsilon)
         where = f" on {name}" if name else ""
         text += f"({self.adjacency}); spent{where} at that delta: at most epsilon={spent:.6g}; "

@@ -1,4 +1,4 @@
-"""Where a ledger's spends live outside memory: one SQLite file, or a JSON snapshot.
+"""Storage of a ledger's spends outside memory: one SQLite file, or a JSON snapshot.
 
 *The SQLite file* is for more than one process. Every call opens its own connection and closes it,
 because SQLite connections may cross neither a fork nor a thread. Each call is one
@@ -236,7 +236,7 @@ class SpendStore:
         """
         self._look()
         try:
-            # No waiting inside SQLite, which Ctrl-C does not end.
+            # No waiting inside SQLite, which Ctrl-C cannot interrupt.
             uri = f"{self.path.as_uri()}?mode=rw"
             connection = sqlite3.connect(uri, uri=True, timeout=0.0, isolation_level=None)
         except sqlite3.Error as error:
@@ -267,7 +267,7 @@ class SpendStore:
         return count < len(self._chain) and self.mark(count) == mark
 
     def _useless(self, error: BaseException) -> LedgerError:
-        """What SQLite says about the file."""
+        """Return an error that quotes SQLite."""
         return LedgerError(f"the ledger file {self.path} cannot be used: {_brief(error)}")
 
     def _look(self) -> None:
@@ -310,7 +310,7 @@ class SpendStore:
         # the next process would find the journal and undo the spend.
         _patiently(connection, f"PRAGMA synchronous = {'EXTRA' if self.lasting else 'OFF'}")
         _patiently(connection, "BEGIN IMMEDIATE")
-        # Whether it is still the file that was looked at.
+        # Check that it is still the same file.
         self._look()
         _check_tables(self.path, connection)
         connection.set_progress_handler(None, 0)
@@ -324,7 +324,7 @@ class SpendStore:
         return session
 
     def _read_header(self, connection: sqlite3.Connection) -> None:
-        """Identity, budget and anchor; the first two never change."""
+        """Read identity, budget and anchor; the first two never change."""
         rows = connection.execute("SELECT header FROM ledger LIMIT 2").fetchall()
         if len(rows) != 1:
             raise LedgerError(f"{self.path}: the ledger has no header")
@@ -354,13 +354,13 @@ class SpendStore:
         self._look()
         if self.anchor is None:
             return
-        # Another process may have been faster; one at a time.
+        # Processes take turns; another one may have been faster.
         _patiently(connection, "BEGIN IMMEDIATE")
         last = len(self._chain) - 1
         if int(_anchored(self.anchor, self.identity).partition("-")[0]) < last:
             _advance(self.anchor, self.mark(last))
         if self._former_anchor is not None:
-            # Copies that name it must not go on.
+            # Copies that name it must stop.
             _advance(self._former_anchor, _NO_MORE)
             self._former_anchor = None
 
@@ -441,7 +441,7 @@ class Session:
         except OSError as error:
             reason = error.strerror or error
             raise LedgerError(f"cannot create the anchor {anchor}: {reason}") from error
-        # There may be one of a call that was cut off.
+        # There may be one left by an interrupted call.
         if not store.continues(_anchored(anchor, store.identity)):
             raise LedgerError(
                 f"{anchor} counts spends that are missing in {store.path}: this is an older copy"
@@ -485,7 +485,7 @@ def is_mark(text: object) -> bool:
 
 
 def _digest(before: bytes, text: bytes) -> bytes:
-    """Digest of a list of texts, from that of all but the last."""
+    """Return the digest of a list of texts, from that of all but the last."""
     return hashlib.sha256(before + text).digest()[:16]
 
 
@@ -530,7 +530,7 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _looked_at(path: Path) -> os.stat_result | None:
-    """Stat a path: a file that is not too large, or nothing."""
+    """Stat a path; None if missing; refuse anything but a file of acceptable size."""
     try:
         found = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -552,7 +552,7 @@ def _check_kind(path: Path, found: os.stat_result, largest: int) -> None:
 
 
 def _contents(path: Path, largest: int) -> bytes:
-    """All bytes of a file that no SQLite has open; a pipe is never waited for."""
+    """Return all bytes of a file that no SQLite has open; never wait for a pipe."""
     _looked_at(path)
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb") as file:
@@ -597,7 +597,7 @@ def put_new(path: Path, data: bytes, *, lasting: bool) -> bool:
 
 
 def _drop_draft(path: Path, found: os.stat_result) -> bool:
-    """Whether the second name of a file was left by a process that was ended while making it."""
+    """Remove a draft name that a killed process left; return whether the file has one name."""
     for draft in path.parent.glob(".*.draft"):
         with suppress(OSError):
             if os.path.samestat(draft.lstat(), found):
@@ -608,12 +608,12 @@ def _drop_draft(path: Path, found: os.stat_result) -> bool:
 
 
 def _header(identity: str, budget: Budget) -> dict[str, Any]:
-    """Header of a ledger file, with the anchor if there is one."""
+    """Return the header of a ledger file."""
     return {"identity": identity} | budget.to_dict()
 
 
 def _new_file(identity: str, budget: Budget) -> bytes:
-    """A ledger's file without spends."""
+    """Return a ledger's file without spends."""
     with tempfile.TemporaryDirectory(prefix="dpsvm_fast-ledger-") as folder:
         path = Path(folder, "ledger")
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -627,7 +627,7 @@ def _new_file(identity: str, budget: Budget) -> bytes:
 
 
 def _anchor_head(identity: str) -> str:
-    """First line of an anchor."""
+    """Return the first line of an anchor."""
     return f"dpsvm_fast anchor 1 {identity}"
 
 
@@ -675,7 +675,7 @@ def _advance(path: Path, mark: str) -> None:
 
 
 def _brief(error: BaseException) -> str:
-    """The text of an error, which may quote a file, in one line."""
+    """Return the text of an error, which may quote a file, in one line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:200]} ..."
 
@@ -728,13 +728,13 @@ def read_snapshot(path: Path) -> tuple[Budget, list[SpendRecord]]:
 
 
 def private_directory() -> Path:
-    """Directory of this process for temporary stores: 0700, removed when the process exits."""
+    """Return this process's directory for temporary stores: 0700, removed at exit."""
     return _directory_of(os.getpid())
 
 
 @lru_cache(maxsize=1)
 def _directory_of(process: int) -> Path:
-    """Directory of one process; a forked child gets its own."""
+    """Return the directory of one process; a forked child gets its own."""
     path = Path(tempfile.mkdtemp(prefix="dpsvm_fast-ledger-")).resolve()
     atexit.register(_remove, process, path)
     return path

@@ -156,7 +156,7 @@ class NoisyAnchors(SumRelease):
             counted = np.full((len(cells), 1), round(COUNT_SCALE / ROW_GRID))
             added = np.hstack([steps, counted])
             if weights is not None:
-                # Towards zero, so that those of a person stay as short as one row's.
+                # Towards zero, so that a person's rows stay as short as a single row.
                 added = np.trunc(added * weights[block, None]).astype(np.int64)
             np.add.at(total, cells, added)
         # Below 2**33 records no sum has more than 53 bits.
@@ -308,11 +308,11 @@ class GaussianMargin(Plan):
         """Refuse settings whose noise scale would not be positive and finite."""
         if not self.pure:
             check_delta_of_gaussian(self.delta)
-        # What the solver takes, before anything is spent.
+        # Ranges of the solver, checked before anything is spent.
         check_range("data_norm", self.data_norm, "the bound on the norm of rows", 1e-15, 1e15)
         if self.trace_weight:
             check_range("trace_weight", self.trace_weight, "the value given")
-        # Building it refuses what it cannot do.
+        # Building it refuses invalid settings.
         grid = self.with_budget(self.epsilon, self.delta).inside.grid
         check_range("C", self.regularization, "the total regularisation", 1e-30, 1e30)
         if grid is not None:
@@ -481,7 +481,7 @@ class GaussianMargin(Plan):
         noise = self.solver.draw_linear(source, n_threads=n_threads)
         grid, weight = self.solver.inside.grid, self.trace_weight
         if grid is not None:
-            # To the noise's grid: then the sum is exact, and the noise in it the one of the proof.
+            # To the noise's grid: then the sum is exact, and the noise is that of the proof.
             weight = round(weight / grid) * grid
         return np.asarray(noise + weight * traced)
 

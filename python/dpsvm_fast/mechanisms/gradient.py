@@ -87,8 +87,8 @@ from dpsvm_fast.rounding import (
 # total step regularises: there is no penalty on W unless C is given.
 
 
-# Of sampled batches: records in a batch, passes over the data, the rate where the number of
-# records is not public.
+# Defaults of sampled batches: records in a batch, passes over the data, and the rate if the
+# number of records is not public.
 BATCH = 128
 
 PASSES = 20
@@ -138,7 +138,7 @@ def sum_grid(clip: float, sigma: float, n_weights: int) -> float:
     return grid_below(fine, 2.0 * sigma)
 
 
-# Asked for before and after data are seen.
+# Cached: needed before and after data are seen.
 _noise_multiplier = lru_cache(maxsize=64)(subsampled_gaussian_noise_multiplier)
 
 
@@ -153,7 +153,7 @@ class DescentSums(CalibratedNoise):
 
     n_steps: int
 
-    # Where only the last iterate is released: why less noise does, the ball of the iterates, and
+    # If only the last iterate is released: why less noise suffices, the ball of the iterates, and
     # how many rows of a person take part.
     last_iterate: ClassVar[Any] = None
     radius: ClassVar[Any] = None
@@ -236,7 +236,7 @@ class ClippedSums(DescentSums):
         return mul_up(multiplier, contribution)
 
     def _moved(self, contribution: float) -> float:
-        """Distance between all full sums of neighbours together, rounded up."""
+        """Return the distance between all full sums of neighbours together, rounded up."""
         return mul_up(sqrt_up(float(self.n_steps)), self.factor * contribution)
 
     @cached_property
@@ -446,7 +446,7 @@ class LastIterateSums(DescentSums):
         return div_up(2.0 * bound, float(self.factor))
 
     def _moved(self, contribution: float) -> float:
-        """Sensitivity of the single Gaussian mechanism that leaks as much as the last iterate."""
+        """Return the sensitivity of one Gaussian mechanism as leaky as the last iterate."""
         return mul_up(sqrt_up(self.effective_steps), self.factor * contribution)
 
     def _sigma_at(self, contribution: float) -> float:
@@ -463,7 +463,7 @@ class LastIterateSums(DescentSums):
 # Adam's stabilizer; with the noise's variance subtracted from the second moment, what is left
 # fluctuates by a few hundredths of it, and its root is meaningless below this share of the noise.
 STABILIZER, CORRECTED_FLOOR = 1e-8, 0.5
-# Beyond these a step would leave single precision.
+# Larger values would take a step out of single precision.
 LARGEST_INTERCEPT = 1e6
 
 SMALLEST_CLIP, LARGEST_CLIP = 1e-20, 1e20
@@ -728,7 +728,7 @@ class GradientPerturbation(LinearPlan):
         return filled(LastIterateSums, self, n_steps=self.steps, **own)
 
     def _not_last_iterate(self) -> str:
-        """Reason why the last-iterate guarantee does not hold, or ""."""
+        """Return the reason why the last-iterate guarantee does not hold, or ""."""
         for name, got, holds, accepted in (
             ("optimizer", self.optimizer, self.optimizer == "gd", "'gd'"),
             ("sampling_rate", self.sampling_rate, self.rate == 1.0, "1"),
@@ -841,7 +841,7 @@ class GradientPerturbation(LinearPlan):
         averaged = math.ceil(self.share * self.steps)
         own = ("n_features", "intercept", "divisor", "regularization", "schedule", "nesterov")
         options = self.loss.compiled | {name: getattr(self, name) for name in own}
-        # Samples lie anywhere in any case.
+        # Sampled records are scattered in memory in any case.
         in_order = 0 if last or self.rate < 1.0 else self.n_records or 0
         return options | {
             "exact_sums": sums_exactly(in_order, math.prod(self.shape)),

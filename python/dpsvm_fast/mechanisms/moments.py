@@ -163,14 +163,14 @@ def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
 # most :math:`\sqrt{d\,(539/512)^2 + a^2}`, replacing one by :math:`2 \sqrt d`, the distance of
 # :math:`\varphi(1)` and :math:`\varphi(-1)`.
 #
-# Of all pairs :math:`(z, b (z^2 - t))`, :math:`b = \sqrt 2` with :math:`t = 3/4` has the smallest
+# Among all pairs :math:`(z, b (z^2 - t))`, :math:`b = \sqrt 2` with :math:`t = 3/4` has the least
 # sum of the noise variances of mean and mean square; the numbers above are within half a percent of
 # it, and make the sums multiples of 2**-23.
 
 
 # b, t, and their product: the largest length of a pair.
 SQUARE_WEIGHT, SQUARE_OFFSET, PAIR_NORM = Fraction(11, 8), Fraction(49, 64), Fraction(539, 512)
-# What the weighted sums are multiples of, and how many of them a float holds exactly.
+# Weighted sums are multiples of SUM_GRID; a float holds MAX_UNITS of them exactly.
 SUM_GRID, MAX_UNITS = 2.0**-23, 2**53
 # Variance of the uniform law on [-1, 1]: assumed for a feature where noise dominates.
 UNIFORM_VARIANCE = 1.0 / 3.0
@@ -336,7 +336,7 @@ class NoisyColumnMoments(SumRelease):
 
 Array = NDArray[np.float64]
 
-# What the rounded norm of a projected row may be, so that the row's own is at most 1.
+# Largest rounded norm of a projected row, so that the row's own is at most 1.
 JUST_BELOW_ONE = 1.0 - 2.0**-40
 
 
@@ -549,7 +549,7 @@ class NoisyMoments(SecondMoments):
         return np.asarray(0.5 * (whitening + whitening.T))
 
 
-# The plan of a fit that is one noisy sum.
+# Plan of a fit that is one noisy sum.
 
 
 NoisyTotal = NoisyMean | NoisyMoments | NoisyComponents | NoisyColumnMoments
@@ -587,7 +587,7 @@ class SumPlan(SumsPlan):
 # wanted of them is post-processing. A record is in one row of G, so it moves C G by the norm of a
 # column of C. Nothing secret is kept: rows of earlier periods are handed over again.
 
-# What the entries of C are multiples of, so that weighted sums are exact.
+# The entries of C are multiples of this, so that weighted sums are exact.
 FACTOR_GRID = 2.0**-6
 # Weighted sums with noise stay inside 64 bits.
 MAX_STEPS = 2**61
@@ -662,7 +662,7 @@ class RunningMoments(SumPlan):
         for period, weight in enumerate(reversed(noise.factor[: now + 1])):
             part = rows.of_period(period)
             own = self.total.units(*self.total.summed(part, self.public))
-            # Whole numbers without end: nothing is rounded.
+            # Exact integers: nothing is rounded.
             units += int(weight / FACTOR_GRID) * own.astype(object)
         exact = np.clip(units, -MAX_STEPS, MAX_STEPS).astype(np.int64)
         unit = SUM_GRID * FACTOR_GRID
@@ -675,7 +675,7 @@ class RunningMoments(SumPlan):
         weights = sums_from(noise.factor, now + 1)
         deviation = noise.scale * float(np.linalg.norm(weights))
         moved = mul_up(noise.relation_factor, noise.contribution)
-        # As if there had been one sum with so much noise.
+        # As if there had been one sum with that noise.
         seen = replace(self.total, factor=(), mu=moved / deviation)
         total = (weights[:, None] * releases).sum(axis=0)
         return RunningSums(seen.finished(total, int(rows.n_rows)), releases)
@@ -687,8 +687,8 @@ class RunningMoments(SumPlan):
 # released, and at most 1 whatever that is: to the training they are public numbers.
 
 
-# Of the squared Gaussian parameter, for the counts; and what they are taken for at least, in
-# deviations of their noise.
+# Share of the counts in the squared Gaussian parameter; smallest count used, in deviations of
+# the noise.
 CLASS_SHARE, MIN_COUNT = 0.02, 3.0
 
 
@@ -719,7 +719,7 @@ class ClassCounts(SumRelease):
     def balance(self, rows: Rows, source: _core.NoiseSource) -> None:
         """Weight each class by the inverse of its noisy count, the rarest by 1."""
         noisy = self.sum.release(rows.class_counts(), source, rows.n_threads)
-        # What noise alone would be no more than counts as so much.
+        # Counts that may be noise alone are raised.
         counts = np.maximum(noisy, max(1.0, MIN_COUNT * self.sum.scale))
         rows.balance(counts.min() / counts)
 

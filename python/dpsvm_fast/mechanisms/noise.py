@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dpsvm_fast.mechanisms.plan import Rows
     from dpsvm_fast.mechanisms.rows import PublicMap
 
-# What the public settings of every mechanism have in common: words, factors and ranges.
+# Common public settings of the mechanisms: words, factors and ranges.
 
 
 # Add or remove changes the objective by one record's loss, a replacement by two of them.
@@ -399,7 +399,7 @@ class NoisySum:
     n_steps: int = 1
     factor: tuple[float, ...] = ()
 
-    # What follows from these: the bound of one record's contribution, rounding included; that on
+    # Derived: the bound of one record's contribution, rounding included; that on
     # the distance between the noise inputs of neighbours, over all steps; and the standard
     # deviation sigma of Gaussian noise, or the rate beta of Gamma noise.
     contribution: float = field(init=False)
@@ -700,22 +700,22 @@ def within_budget(
     before, like_of = like or (spent, plan_of)
 
     def log_excess(own: float) -> float:
-        # A delta below the floats is none the less.
+        # A delta that underflows is not zero.
         found = max(composed_delta((*before, *like_of(own).events), epsilon), MIN_DELTA)
         return math.log(found) - math.log(delta)
 
     mus = [event.mu for event in before if event.mu is not None]
     left = gaussian_parameter(epsilon, delta) ** 2 - sum(mu * mu for mu in mus)
-    # What Gaussian noise would be left: likely a little too much, or else all. No rounding decides.
+    # Epsilon left for Gaussian noise: likely a little too much, or else all. No rounding decides.
     lowest, at = least * epsilon, gaussian_epsilon(delta, left**-0.5) if left > 0.0 else 0.0
     at = at * (1.0 - 1e-9) if lowest < at < epsilon else lowest + 0.5 * (epsilon - lowest)
 
     def log_delta(own: float) -> float:
-        """Logarithm of delta of Gaussian noise of that epsilon beside what came before."""
+        """Return the log of delta of Gaussian noise of that epsilon after earlier events."""
         mu = math.sqrt(sum(mu * mu for mu in mus) + gaussian_parameter(own, delta) ** 2)
         return math.log(max(gaussian_delta(epsilon, 1.0 / mu), MIN_DELTA))
 
-    # Others are about as steep.
+    # Other curves are about as steep.
     slope = max(1.0, (log_delta(at) - log_delta(at * (1.0 - ASIDE))) / ASIDE) / at
     own = largest_within(log_excess, at, slope, (lowest, epsilon), unused)
     if own is None:
@@ -773,7 +773,7 @@ def largest_within(
         if last is not None and (value - last[1]) / (at - last[0]) > 0.0:
             slope = (value - last[1]) / (at - last[0])
         last = (at, value)
-        # Aimed a little below the root, at the safe side.
+        # Aimed a little below the root, on the safe side.
         at = min(max(at - (value + 0.5 * unused) / slope, ends[0]), ends[1])
         if not low < at < high:
             at = 0.5 * (max(low, ends[0]) + min(high, ends[1]))

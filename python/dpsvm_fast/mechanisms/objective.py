@@ -61,7 +61,7 @@ GRID_SHARE = 1e-3
 # The gradient's tolerance is at least this share of tol times the noise in one component of B:
 # double precision could not certify much less when epsilon is tiny.
 NOISE_SHARE = 1e-5
-# A price of the change of variables below this share of epsilon is the rounding of a free one.
+# A smaller share of epsilon for the change of variables is rounding error: it costs nothing.
 FREE = 1e-12
 
 
@@ -101,7 +101,7 @@ class LinearNoise(CalibratedNoise):
         """Refuse settings whose noise scale would not be positive and finite."""
         if self.C is not None:
             check_range("C", self.C, "C")
-            # Before the calibrations, which are about ordinary numbers.
+            # Before the calibrations, which need ordinary numbers.
             ratio = self.loss.curvature_ratio(self.row_norm, 1.0 / self.C)
             check_range("C", ratio, "C (data_norm^2 + intercept_scaling^2) / temperature")
         if self.extra:
@@ -138,7 +138,7 @@ class LinearNoise(CalibratedNoise):
         return self._public_regularization(0.0) if self.C is None else 1.0 / self.C
 
     def _public_regularization(self, least: float) -> float:
-        """Lambda by the public rule, and at least the given one."""
+        """Return lambda by the public rule, and at least the given one."""
         if self.noise == "gaussian":
             return max(least, automatic_regularization(*self._target, self.row_norm))
         return best_regularization(
@@ -159,7 +159,7 @@ class LinearNoise(CalibratedNoise):
             free = noise_multiplier(*self._target, jacobian=0.0)
             if found is not None and free is not None and found <= LARGEST_PRICE * free:
                 return own
-        # Where its curvature makes the noise too large, the lambda of C="auto", at which the
+        # If its curvature makes the noise too large, the lambda of C="auto", at which the
         # Jacobian costs a few percent. It is larger, as the cost grows with curvature.
         return self._public_regularization(own)
 
@@ -338,7 +338,7 @@ def _for_persons(
         found = _core.objective_delta(*law, epsilon, sigma, None, price, replace_one)
         return math.log(found / delta)
 
-    # What the curvature alone may cost, with any noise.
+    # Cost of the curvature alone, with any noise.
     if -math.expm1(min(epsilon - loss.jacobian(kappa(LARGEST)), 0.0)) >= delta:
         return None
     low = math.log(MIN_NOISE * RELATION_FACTOR[adjacency] * loss.lipschitz * (1.0 + ROUNDING))
@@ -401,7 +401,7 @@ def noise_multiplier(
 #   (K - 1) \log(1 + \kappa S / (K-1))`, S = 1 - ||p||^2.
 # - other laws: :math:`f b L + c_0(\kappa)`.
 #
-# Of a mean of records, a person, :math:`\log(1 + x)` becomes x everywhere.
+# For a mean of records, a person, :math:`\log(1 + x)` becomes x everywhere.
 #
 # Both maxima are of concave functions: a tangent bounds them from above.
 
@@ -469,14 +469,14 @@ def _softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> 
 
 
 def _mean_logistic_epsilon(n_scores: int, rate: float, kappa: float, factor: int) -> float:
-    """As ``_logistic_epsilon`` for a mean of records: the maximum of a quadratic function."""
+    """Compute ``_logistic_epsilon`` for a mean of records: the maximum of a quadratic function."""
     n, b = n_scores, rate * math.sqrt(n_scores)
     u = min(0.5 + 0.5 * b / (n * kappa), 1.0)
     return b * (factor - 1.0 + u) + n * kappa * u * (1.0 - u)
 
 
 def _mean_softmax_epsilon(n_classes: int, rate: float, kappa: float, factor: int) -> float:
-    """As ``_softmax_epsilon`` for a mean of records, bounded by a tangent."""
+    """Compute ``_softmax_epsilon`` for a mean of records, bounded by a tangent."""
     top, half = 1.0 - 1.0 / n_classes, 0.5 * rate / kappa
     S = min(max(2.0 - half * half, 0.0), top)
     length = math.sqrt(2.0 - S)
@@ -549,7 +549,7 @@ def best_regularization(
             return math.inf
         return (n_weights + 1.0) / (rate * rate * lam) + size * size * lam
 
-    # Everything in the unit row_norm = 1.
+    # Everything in units of row_norm = 1.
     floor = least / row_norm / row_norm
     start = max(floor, _least_regularization(loss, epsilon))
     at_full_rate = math.sqrt(n_weights + 1.0) * factor * loss.lipschitz / (epsilon * size)
@@ -569,7 +569,7 @@ def best_regularization(
 
 
 def _least_regularization(loss: Loss, epsilon: float) -> float:
-    """As :func:`smallest_regularization`, for rows of norm 1."""
+    """Return :func:`smallest_regularization` for rows of norm 1."""
     low, high = math.log(SMALLEST), math.log(LARGEST)
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
@@ -646,7 +646,7 @@ class ObjectivePerturbation(WeightsPlan):
             check_delta_of_gaussian(self.delta)
         check_range("epsilon", self._outside[0], "one hundredth of epsilon")
         check_row_norm(self.data_norm, self.intercept_scaling, self.row_norm)
-        # Building the parts refuses what they cannot do. Gamma noise is never rounded before.
+        # Building the parts refuses invalid settings. Gamma noise is never rounded before.
         check_solvable(self.regularization, self.row_norm)
         self.check_noise()
 

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 # Chosen on digits, USPS and ISOLET with rows of norm 1, delta 1e-6 and epsilon 0.5 to 8, where
 # 0.1 to 0.2 is best or within about 0.02 of it in accuracy and 0.5 already loses up to 0.15.
 SCORE_NOISE = 0.2
-# Of margin_distance, chosen on eight data sets of 4 to 26 classes at epsilon 1 to 8, the number of
-# classes with it: more of them compete by their noise.
+# For margin_distance, chosen on eight data sets of 4 to 26 classes at epsilon 1 to 8, together with
+# the dependence on the number of classes: more of them compete by their noise.
 DISTANCE_SCORE_NOISE = 0.12
 
 

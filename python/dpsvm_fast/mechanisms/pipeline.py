@@ -88,7 +88,7 @@ from dpsvm_fast.rounding import add_up, fraction_down, sqrt_down
 # and by -0.0009 at an epsilon of 100. On 200,000 rows, p of 5 in place of 2 changed it by -0.0004
 # to 0, AUROC by at most -0.0001, and halved the time.
 #
-# Where noise is small that would go wrong twice. Likelihoods of n rows of norm 1 that spread over m
+# With little noise that would go wrong twice. Likelihoods of n rows of norm 1 that spread over m
 # directions have second derivatives of n / (4 m): steps of more than 4 m / n swing from side to
 # side, which spoils the order of scores and makes them too large. And a clip that always acts has
 # no calibrated end. So steps have that bound, with m = d for whitened rows, at least 16, and 64 for
@@ -109,7 +109,7 @@ FEATURES_A_ROW = 6.0
 AVERAGED_SHARE = 0.25
 # For whitened rows.
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
-# Of the longest step, and over how many directions whitened rows spread at least, and others.
+# Factor of the longest step; least directions of whitened rows; directions of other rows.
 LONGEST_STEP, FEWEST_DIRECTIONS, PLAIN_DIRECTIONS = 4.0, 16, 64
 # Rounding to the grid costs at most this share of the clip norm, unless the noise would then have
 # too many steps.
@@ -130,7 +130,7 @@ CHECKS_A_STEP, CHECK_CONSTANT = 0.01, 8.0
 USUAL_TEMPERATURE, TEMPERATURE_SPREAD, ODDS_EXPONENT = 1.25, 0.4, 1.7
 
 LARGEST_FACTOR = 5.0
-# What a sum of velocities keeps of those before: all but the last digits.
+# Share of earlier velocities kept in a sum: all but the last digits.
 ALL_KEPT = 1.0 - 1e-12
 # Rounding should not make the clip act.
 WITHIN_THE_CLIP = 1.0 - 2.0**-20
@@ -189,7 +189,7 @@ class DescentRule:
     whitened: bool = False
     calibrated: bool = False
 
-    # What follows from these: number of scores, and of features with the constant one; the bound R
+    # Derived: number of scores, and of features with the constant one; the bound R
     # of one record's gradient; the steps and the factor p by which they are fewer than T, and of
     # these how many move the weights and how many take each of the two sums that give the
     # temperature.
@@ -223,7 +223,7 @@ class DescentRule:
         if c is None:
             c = usual_c(self.n_features, self.count, smallest_c)
         unit = unit_of(self.loss.n_scores)
-        # Beyond it gradients of many rows swing.
+        # Beyond it, gradients of many rows oscillate.
         longest_step = LONGEST_STEP * directions / self.count
         free = mu / (c * unit**2 * CLIP * path)
         clip = unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / longest_step)))
@@ -331,7 +331,7 @@ class DescentRule:
     def _temperature(self, sure: float, right: float) -> float:
         """Return the temperature at which mean confidence equals accuracy."""
         K = self.loss.n_classes
-        # What all rows would add up to, each as sure as can be.
+        # Sum over all rows, each of full confidence.
         whole = 2.0 * self.clip * WITHIN_THE_CLIP * CHECK_CONSTANT / math.hypot(1.0, CHECK_CONSTANT)
         whole *= self.n_checks * self.count
         lowest = 1.0 / K + 0.05 * (1.0 - 1.0 / K)
@@ -340,7 +340,7 @@ class DescentRule:
         sure = min(highest, max(lowest, 0.5 + sure / whole))
         right = min(highest, max(lowest, 0.5 + right / whole))
         odds = math.log((K - 1) * sure / (1.0 - sure))
-        # What one standard deviation of the logarithm, and of the noise, makes of the difference.
+        # Change of the difference by one standard deviation of log temperature, and by the noise.
         slope = TEMPERATURE_SPREAD * sure * (1.0 - sure) * odds / ODDS_EXPONENT
         noise = self.sum.scale * math.sqrt(2.0 * self.n_checks) / whole
         right = sure - (sure - right) / (1.0 + (noise / slope) ** 2)
@@ -532,9 +532,9 @@ class PrivateLinear(LinearPlan):
     fit_intercept: bool
     centred: bool = True
     whiten: bool | str = "auto"
-    # Whether classes are weighed by their noisy numbers of rows.
+    # True: classes are weighted by their noisy numbers of rows.
     balanced: bool = False
-    # What neighbouring data sets differ in: "row" or "person".
+    # Unit of the neighbouring relation: "row" or "person".
     unit: str = "row"
     # No noise depends on it.
     public: PublicMap = field(default=PublicMap(), compare=False)
@@ -639,7 +639,7 @@ class PrivateLinear(LinearPlan):
         if alone and self.trainer != "gradient":
             return (*before, *self._solver(1.0).events)
         if self.trainer == "output":
-            # What it refuses is refused before anything is spent.
+            # The solver refuses invalid settings before anything is spent.
             self._solver(left)
         # A plan does not know the number of features: earlier whitenings count as training.
         n_first = len(before) - len(self.whitenings)
@@ -829,7 +829,7 @@ class PrivateLinear(LinearPlan):
             return PrivacyStatement(**facts)
         solved = training.solver.statement(**occasion)
         if not training.sums:
-            # Nothing but the solver's own release.
+            # The solver's own release only.
             return solved
         assert solved.noise is not None
         noise = dataclasses.replace(solved.noise, n_releases=training.n_releases)

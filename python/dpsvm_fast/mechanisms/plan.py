@@ -74,9 +74,9 @@ class Rows(Protocol):
 
     n_threads: int
     low_memory: bool
-    # Whether the plan is shown.
+    # True: show the plan.
     verbose: bool
-    # Told how many steps are done, and of how many; both are public.
+    # Called with the number of steps done, and the total; both are public.
     on_step: OnStep | None
     # For plans whose solver needs all rows at once.
     X: Any
@@ -173,7 +173,7 @@ class Plan(ABC):
     statement.
     """
 
-    # Whether the events are those of rows of the last period, of the one before, and so on.
+    # True: the events are those of rows of the last period, of the one before, and so on.
     by_age: ClassVar[bool] = False
 
     @property

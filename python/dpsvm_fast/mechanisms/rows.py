@@ -25,7 +25,7 @@ from dpsvm_fast.certificates.record import Options, Range, Record
 
 # Rows nearer than this to the centre are not stretched to norm 1: their direction is mostly noise.
 SHORTEST_ROW = 0.0625
-# Numbers in a block of rows: few enough for the caches, and enough to outweigh the cost of a call.
+# Numbers in a block of rows: few enough for the caches, enough to outweigh the cost of a call.
 BLOCK_SIZE = 1 << 20
 # Norms below this would lose digits in their squares.
 SAFE_NORM = 1e-140
@@ -172,7 +172,7 @@ class PublicMap:
             data = np.clip(data, low, self.high)
             return sparse.csr_matrix((data, X.indices, X.indptr), shape=X.shape)
         rows = X.astype(np.float64)
-        # What overflows is clipped, or shrunk with its row by ``apply``.
+        # Overflowing entries are clipped, or shrunk with their row by ``apply``.
         with np.errstate(over="ignore"):
             if self.offset is not None:
                 rows -= self.offset
@@ -181,7 +181,7 @@ class PublicMap:
         return np.clip(rows, self.low if self.floor is None else self.floor, self.high)
 
     def _apply_csr(self, X: Any) -> Any:
-        """As ``apply`` for CSR: zeros are mapped to zeros."""
+        """Do the work of ``apply`` for CSR: zeros are mapped to zeros."""
         rows = self.entries(X)
         if self.constant > 0.0:
             last = np.full((X.shape[0], 1), self.constant)
@@ -350,7 +350,7 @@ def mapped_rows(
     def fill(block: slice) -> None:
         rows[block] = released.apply(public.apply(X[block]))
 
-    # Together the blocks of all threads are as large as one would be.
+    # All threads' blocks together are as large as a single one would be.
     with ThreadPoolExecutor(n_threads) as pool:
         list(pool.map(fill, row_blocks(X, n_threads * X.shape[1])))
     return rows

@@ -34,9 +34,9 @@ Events = tuple[PrivacyEvent, ...]
 # Bisection ends when the largest epsilon is known to this relative precision; the second one is for
 # compositions without a formula, each of which takes seconds.
 PRECISION, COSTLY_PRECISION = 2.0**-9, 2.0**-5
-# By how much a bracket grows or shrinks at a time.
+# Factor by which a bracket grows or shrinks.
 STRIDE, COSTLY_STRIDE = 1.3, 1.08
-# Below this share of the requested budget, there is practically none.
+# A smaller share of the requested budget is practically none.
 SMALLEST_SHARE = 2.0**-30
 # Smallest rate of discrete Laplace noise that is a ratio of numbers in the sampler's range.
 SMALLEST_RATE = 2.0**-30
@@ -56,7 +56,7 @@ class Budget:
         totals = of_events(events)
         if self.delta == 0.0:
             return totals_fit(totals, epsilon, delta)
-        # What a ledger tries first, so as to have it ready for the events to come, is in vain here.
+        # A ledger first computes what later events reuse; that would be wasted here.
         return totals_delta(totals, epsilon) <= delta
 
     def share(self, share: float, delta: float) -> float:
@@ -202,7 +202,7 @@ def partition_budgets(search: Any, facts: Facts) -> Budgets:
         branches = tuple(allot(c, own, part) for c, part in zip(candidates, parts, strict=True))
         return Budgets(branches=branches, refits=refits, selection=selection)
 
-    # What the refit leaves: exactly where epsilons add up, else about.
+    # Left by the refit: exactly where epsilons add up, else about.
     left = budget.epsilon
     if refits and budget.delta == 0.0:
         left = add_down(budget.epsilon, -refits[0].budget.epsilon)

@@ -63,7 +63,7 @@ from dpsvm_fast.pipelines import (
 # The candidates of a search: copies of one estimator with the parameters of a grid.
 
 
-# What the search itself decides, for every candidate alike.
+# Parameters that the search itself decides, for every candidate alike.
 RESERVED = frozenset({"epsilon", "delta", "adjacency", "ledger", "random_state", "classes"})
 # One part of the records, or one of this many draws, for each candidate.
 MAX_CANDIDATES = 10_000
@@ -640,7 +640,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
     _rests_on = "param_grid"
 
     def _occasion(self) -> Occasion:
-        """Facts about this search that the statement adds to its plan."""
+        """Return facts about this search that the statement adds to its plan."""
         leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
         steps = [leaf.estimator for leaf in leaves]
         assumed = {

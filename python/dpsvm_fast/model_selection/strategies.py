@@ -37,9 +37,9 @@ from dpsvm_fast.pipelines import leaf_steps, private_steps, takes
 
 # Records that every part is expected to have.
 SMALLEST_PART = 50
-# Seconds between two looks of a worker at its parent.
+# Seconds between checks of a worker for its parent.
 LOOK = 0.5
-# The process that looks; a fork of it does not.
+# The process that checks; a fork of it does not.
 _looking = 0
 
 
@@ -157,7 +157,7 @@ class SearchPlan(Plan):
         chosen = self.choose(rows, sources)
         if not self.budgets.refits:
             return chosen
-        # Without a run there is no winner; then the first candidate is fitted, at the same cost.
+        # Without a run there is no winner; the first candidate is then fitted, at the same cost.
         index = max(chosen.index, 0)
         again = self.budgets.refits[index], rows.some(None), rows.classes
         return Chosen(index, fitted(*again, seed=sources.refit), chosen.score)
@@ -245,7 +245,7 @@ def part_weights(n_candidates: int, validation_fraction: float) -> NDArray[np.in
     """Return integers proportional to the probabilities of the parts, for ``add_remove``."""
     whole = 2**20
     chosen_by = max(1, round(validation_fraction * whole))
-    # Of parts alike, so that the sum is in the range of the sampler for any number of candidates.
+    # Rounded: the sum stays in the range of the sampler for any number of candidates.
     return np.array([chosen_by * n_candidates, *[whole - chosen_by] * n_candidates], dtype=np.int64)
 
 

@@ -245,8 +245,8 @@ PARAMETERS_OF_NOISE = Entry(
 # Parameters of constructors: how each is written, and what a value from a file has to be.
 
 
-# Of a process, a machine or a run, and not of a model. The seed of private noise would let whoever
-# reads the file subtract the noise.
+# Settings of a process, a machine or a run, not of a model. The seed of private noise would let
+# whoever reads the file subtract the noise.
 NOT_SAVED = ("ledger", "n_threads", "n_jobs", "random_state")
 
 
@@ -370,8 +370,8 @@ def _checked_degree(name: str, value: Any) -> Any:
 FLOATS = {"float64": np.float64, "float32": np.float32}
 MAX_DEGREES = 1000
 
-# What no file changes: with other values a fit learns from rows, or a file decides what is run or
-# read when the model is used.
+# Parameters that no file changes: with other values a fit learns from rows, or a file decides
+# what is run or read when the model is used.
 FIXED = {
     "strategy": "constant",
     "keep_empty_features": True,
@@ -390,7 +390,7 @@ NUMBERED = {
     ),
     "read": lambda name, one: math.nan if isinstance(one, dict) else plain_from(name, one),
 }
-# Of scikit-learn's parameters that are not plain, or for which a fit accepts more: what is accepted
+# scikit-learn's parameters that are not plain, or for which a fit accepts more: accepted values
 # in a file, how they are written and how they are read.
 SCIKIT: dict[str, dict[str, Any]] = {
     "categories": {
@@ -446,7 +446,7 @@ SPECIFICATION = parameter(
 )
 
 
-# The classes that can be saved, and of each the parameters and attributes that are.
+# The classes that can be saved, with the parameters and attributes of each.
 #
 # A file names a class by a word of this table, and nothing but the modules of the table is ever
 # imported. What is not listed here is not saved: no ledger, no seed of private noise, no number of
@@ -589,7 +589,7 @@ MAPPED: Entries = {
     "temperature_": POSITIVE,
 }
 LIFT: Entries = {"lift_": plain(NonNegative)}
-# What weights are of comes before them.
+# The features that weights belong to come before them.
 LIFTED: Entries = {
     "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
     "gamma_": plain(Positive, none=True),
@@ -655,7 +655,7 @@ def _row_of_type(_: Any, facts: Facts) -> Any:
 LABELLED: Entries = FEATURES | {"classes_": LABELS}
 
 NORM: Entries = {"data_norm_": POSITIVE}
-# A file must not ask for much more than it has.
+# A file must not require much more memory than its own size.
 FEW: Entries = FEATURES | {"n_features_in_": plain(Annotated[int, Range(1, MAX_REPEATED)])}
 
 CODED: Entries = FEW | {
@@ -817,5 +817,5 @@ _EVERY = (
         fits=False,
     ),
 )
-# By the word for it in a file.
+# By its word in the file.
 SAVED_CLASSES = {saved.name: saved for saved in _EVERY}

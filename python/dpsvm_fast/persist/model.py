@@ -86,7 +86,7 @@ PARTS = {
     COLUMNS: {"transformers", "remainder"},
     SEARCH: {"estimator"},
 }
-# Most steps of a pipeline. Far fewer make sense, and a file must not ask for millions.
+# Most steps of a pipeline. Far fewer are sensible, and a file must not require millions.
 MAX_STEPS = 1000
 # Least memory that reading a model may be limited to.
 MIN_ROOM = 1 << 20
@@ -469,7 +469,7 @@ def _check_holds(where: str, statement: Statement) -> None:
 @lru_cache(maxsize=REMEMBERED)
 def _verified(text: str) -> Verification:
     """Return the result of ``verify``, ignoring the reasons why a statement is not private."""
-    # Whether its numbers follow from each other does not depend on who knows the seed.
+    # Consistency of the numbers does not depend on who knows the seed.
     statement: Any = read_certificate(text)
     return verify(statement.in_private())
 
@@ -640,7 +640,7 @@ def save_model(
     record = record_of(model, "model")
     described = None if schema is None else schema.to_dict()
     try:
-        # Nothing is saved that could not be loaded. The certificate is from this object's own fit.
+        # Only a loadable model is saved. The certificate is from this object's own fit.
         _check_table(model_from(record, "model", []), schema)
     except ModelFormatError as error:
         raise InvalidParameterError(f"{error}; restore it or fit again before saving") from None

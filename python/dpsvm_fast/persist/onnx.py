@@ -44,7 +44,7 @@ from dpsvm_fast.validation import check_option, check_path, optional_module
 # A graph of ONNX operators that is written from its input on.
 
 
-# Old enough for every runtime in use: these operators and this file format are of 2020.
+# Old enough for every runtime in use: the operators and the file format are from 2020.
 OPSET, ML = 13, "ai.onnx.ml"
 
 IR_VERSION = 7
@@ -213,7 +213,7 @@ class Graph:
 # Fitted objects as operators: the same arithmetic on released and public numbers.
 
 
-# Of the images' cells: what the total of each is raised by, as a part of their mean.
+# Increase of the total of each cell of an image, as a share of their mean.
 COMMON_SHARE = 0.1
 # Scores over temperatures are cut here: beyond, probabilities are 0 or 1.
 LARGEST_LOGIT = {"float64": 1e300, "float32": 1e30}
@@ -421,7 +421,7 @@ def _edges(graph: Graph, step: Any, rows: str) -> str:
     if not more:
         return found
     inner, second = more
-    # The channels of the image of edges: of each channel, its orientations.
+    # Channels of the image of edges: the orientations of each channel.
     edges = _flat_cells(graph, inner, _cells_of_edges(graph, inner, planes))
     (height, width, n_channels), channels = second.shape, first.shape[2]
     edges = graph.op("Reshape", edges, [0, channels, height, width, first.n_orientations])
@@ -545,7 +545,7 @@ def _joined(graph: Graph, step: Any, rows: str) -> str:
     indices, parts = step._transformer_to_input_indices, []
     inputs: dict[str, int] = {}
     for name, inner, _ in step.transformers_:
-        # Of no columns, or left out.
+        # No columns, or dropped.
         if not len(indices[name]) or inner == "drop":
             continue
         codes = _encoder_in(inner)
@@ -664,7 +664,7 @@ def _splines(graph: Graph, step: Any, rows: str) -> str:
         first, last = k, len(t) - k - 1
         x = graph.op("Gather", rows, [number], axis=1)
         x = graph.op("Clip", x, float(t[first]), float(t[last]))
-        # Of the intervals between knots; the last one holds its right end.
+        # Bounds of the intervals between knots; the last one holds its right end.
         below, above = t[:-1][None, :].copy(), t[1:][None, :].copy()
         above[0, last - 1 :], below[0, last:] = np.inf, np.inf
         inside = graph.op("Not", graph.op("Less", x, below))

@@ -45,7 +45,7 @@ LABEL_TYPES: dict[str, type] = {
 }
 
 Shape = tuple[int | None, ...]
-# What is read from a file.
+# Type of a value read from a file.
 Read = TypeVar("Read")
 
 
@@ -212,7 +212,7 @@ VERSION = 5
 
 
 DIGEST, SIGNATURE = "sha256", "hmac_sha256"
-# What reading a file finds out about its signature.
+# Results of checking a file's signature.
 UNSIGNED, NOT_CHECKED, CHECKED = ("none", "not checked", "checked")
 
 FIELDS = ("format", "version", "library_version", "model", "schema")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-# Where a classifier of two features predicts what, as a scikit-learn Display object.
+# Decision regions of a classifier of two features, as a scikit-learn Display object.
 
 
 Array = NDArray[np.float64]
@@ -181,7 +181,7 @@ def predicted_codes(estimator: Any, x: Array, y: Array) -> NDArray[np.int64]:
     """Return the index of the predicted class at every grid point, shape (n_y, n_x)."""
     plane = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     with warnings.catch_warnings():
-        # Where no library of tables is there to give the grid the names of the fit.
+        # Without a data frame library, the grid cannot have the feature names of the fit.
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         labels = np.asarray(estimator.predict(_named(estimator, plane)))
     codes = (labels[:, None] == np.asarray(estimator.classes_)).argmax(axis=1)
@@ -225,7 +225,7 @@ def _public_bounds(estimator: Any) -> Any:
 
 # Points on a side of the grid on which regions are decided, and on an ellipse.
 GRID_POINTS, ELLIPSE_POINTS = 301, 181
-# The part of the plane that is drawn, in units of the bound of the rows.
+# Part of the plane that is drawn, in units of the bound of the rows.
 REACH = 1.1
 
 
@@ -363,7 +363,7 @@ class EllipsoidDisplay(PlaneDisplay):
 def _ellipse(centre: Array, precision: Array, level: float) -> Array:
     """Return points, shape (2, n), at squared distance ``level`` from the centre."""
     values, vectors = np.linalg.eigh(precision)
-    # A singular direction has no end: the curve leaves the figure.
+    # A singular direction is unbounded: the curve leaves the figure.
     axes = np.sqrt(level / np.maximum(values, 1e-12 * max(float(values[-1]), 1e-300)))
     angles = np.linspace(0.0, 2.0 * math.pi, ELLIPSE_POINTS)
     circle = np.stack([np.cos(angles), np.sin(angles)])
@@ -576,7 +576,7 @@ class PrivacyProfileDisplay(Display):
         ax.legend(loc="lower left")
 
 
-# What privacy costs in accuracy, as a scikit-learn Display object.
+# Accuracy against epsilon, as a scikit-learn Display object.
 
 
 PRIVATE_COLOUR = COLOURS[0]
@@ -874,7 +874,7 @@ class PrivacyUtilityDisplay(Display):
 
 
 KINDS = ("lead", "budget")
-# What plans side by side have in common; they differ in epsilon and delta.
+# Attributes common to plans side by side; they differ in epsilon and delta.
 COMMON = ("estimator", "adjacency", "n_features", "n_classes", "n_samples")
 
 # In the order in which they are made.
@@ -1038,7 +1038,7 @@ class NoisePlanDisplay(Display):
             xlabel=self._epsilon_label(),
             ylabel=f"lead of one class over another, row of norm {decisions[0].data_norm:g}",
         )
-        # What lies below is lost in noise.
+        # Below this, the lead is lost in noise.
         bottom, _ = ax.get_ylim()
         ax.fill_between(epsilons, bottom, survives, color=COLOURS[1], alpha=0.12, linewidth=0)
         ax.set_ylim(bottom)

@@ -226,7 +226,7 @@ def matplotlib_module(module: str) -> Any:
     return optional_module(f"matplotlib.{module}", "drawing", "plot")
 
 
-# What displays have in common: how they are drawn, and which rows may be drawn with them.
+# Common parts of displays: how they are drawn, and which rows may be drawn with them.
 
 
 Drawn = TypeVar("Drawn", bound="Display")

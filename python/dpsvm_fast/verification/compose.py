@@ -51,7 +51,7 @@ from dpsvm_fast.verification.losses import (
 from dpsvm_fast.verification.objective import event_delta
 from dpsvm_fast.verification.sampled import FIRST_POINTS, MAX_POINTS, Losses, composed_delta
 
-# What is known of lists of events, once it is known which branches a record meets.
+# Bounds for lists of events, given the branches that a record meets.
 
 
 Array = NDArray[np.float64]
@@ -86,7 +86,7 @@ class Choice:
     # Alternatives, and the best of several runs.
     nested: list[PrivacyEvent] = field(default_factory=list)
     distances: list[float] = field(default_factory=list)
-    # How far down, and out to which epsilon, curves are looked at.
+    # How far down, and to which epsilon, curves reach.
     reach: tuple[float, float] = field(default=(DEPTH, LARGEST), compare=False)
 
     @property
@@ -240,11 +240,11 @@ class _Charge(NamedTuple):
 
     def add_subsampled_gaussian(self, event: SubsampledGaussianEvent) -> None:
         if event.sampling_rate < 1.0:
-            # More noise than that is still counted as no more.
+            # More noise counts as this much.
             noise = min(event.noise_multiplier, LARGEST_NOISE)
             self.choice.sampled.append((noise, event.sampling_rate, event.n_steps))
         else:
-            # A Gaussian mechanism, as everyone is in each.
+            # A Gaussian mechanism: every record is in every step.
             moved = 2.0 if self.choice.replace_one else 1.0
             self.choice.squares.append(event.n_steps * _square(moved / event.noise_multiplier))
 
@@ -340,7 +340,7 @@ def responses(pure: list[float]) -> tuple[Array, Array]:
 # bound".
 
 
-# What the roundings of one Gaussian delta may come to, and of each outcome's loss.
+# Largest rounding error of one Gaussian delta, and of each outcome's loss.
 MIN_ROUNDING = 1e-9
 
 
@@ -364,7 +364,7 @@ def least_delta_of(choice: Choice, epsilon: float) -> float:
     mu = math.sqrt(math.fsum(squares)) * (1.0 - MIN_ROUNDING)
     losses, masses = responses(choice.pure)
     if losses.size == 1:
-        # Too many outcomes: without them it is less.
+        # Too many outcomes: the bound without them is lower.
         losses = losses * 0.0
     found = math.fsum(
         mass * two_sided_delta(epsilon * (1.0 + MIN_ROUNDING) - loss * (1.0 - MIN_ROUNDING), mu)
@@ -403,7 +403,7 @@ def _least_of_steps(
     if choice.replace_one:
         lost = max(0.0, 1.0 - float(masses.sum())) + 1e-14 * size
         neighbour = ndtr((-drawn / z / z - ends) / deviation) @ masses + lost * neighbour
-    # Another test asks whether a single noisy sum is large.
+    # Another test decides whether a single noisy sum is large.
     at = np.linspace(0.0, 1.0 + 10.0 * z, TESTS)
     chance = q * ndtr((1.0 - at) / z) + (1.0 - q) * ndtr(-at / z)
     other = ndtr(-at / z)
@@ -411,7 +411,7 @@ def _least_of_steps(
         other = q * ndtr((-1.0 - at) / z) + (1.0 - q) * other
     once = [-np.expm1(n * np.log1p(-p)) for p in (chance, other)]
     found, neighbour = np.append(found, once[0]), np.append(neighbour, once[1])
-    # Far more than roundings come to, those of the masses first.
+    # Far more than the rounding errors, those of the masses first.
     slack = 1e-10 + 1e-14 * size
     return float(np.max(found * (1.0 - slack) - math.exp(epsilon) * neighbour * (1.0 + slack)))
 
@@ -423,13 +423,13 @@ ALLOWANCE = 1e-7
 MAX_DRAWN, TESTS = 20_000, 300
 # More than what roundings, and masses of responses, may come to.
 ROUNDING = 1e-11
-# Slack for sums of epsilons, and where no epsilon is looked for any more.
+# Slack for sums of epsilons, and the largest epsilon to search.
 EPSILON_SLACK, LARGEST_EPSILON = 1e-12, 1e5
 # Values of the sum of all losses but the Gaussian one that are gone through, and curves.
 MAX_ATOMS, MAX_AT_ONCE = 5_000_000, 2
-# Of those that are looked at when points of a curve are chosen.
+# Values looked at when points of a curve are chosen.
 MAX_INSPECTED = 2000
-# How many of them are gone through at once.
+# Number of them in one step.
 CHUNK = 2**18
 # The fall of log delta between points of a curve that is looked at more closely where it counts;
 # points there, and where each of them takes long; of one that is used as it is.
@@ -471,12 +471,12 @@ def recomputed_events(
         if total <= epsilon * (1.0 + EPSILON_SLACK):
             return total, 0.0, True
     elif delta == 0.0:
-        # Delta may underflow; it is never 0.
+        # Delta may underflow, but is never 0.
         return math.inf, 1.0, False
     least = max(least_delta_of(choice, epsilon) for choice in whole)
     if least > delta:
         return _refuted(whole, delta, epsilon), least, False
-    # Fewer events leak less: a bound that these exceed is exceeded by all.
+    # Fewer events leak less: if they exceed a bound, so do all.
     choices = [choice.composable(epsilon, delta) for choice in whole]
     found, best = max(_least_delta(choice, epsilon, delta) for choice in choices)
     holds = found <= delta * (1.0 + ALLOWANCE)

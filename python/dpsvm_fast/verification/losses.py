@@ -31,7 +31,7 @@ from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 # Limit on the work of a verification, which the maker of the certificate must not decide.
 
 
-# Entries of arrays that a computation goes through, which take about 4 ns each.
+# Entries of arrays in a computation, which take about 4 ns each.
 MAX_WORK = 2.5e9
 
 _left: ContextVar[float] = ContextVar("work that is left", default=math.inf)
@@ -74,7 +74,7 @@ def work(amount: float) -> None:
 # :math:`e^\epsilon \varphi(y) = \varphi(x)`. Shares no numerical code with the calibration.
 
 
-# What SciPy's functions may err by, relatively.
+# Largest relative error of SciPy's functions.
 ROUNDING = 2e-15
 # A Gaussian parameter below which differences of Mills ratios are taken by their slope; that adds
 # at most t^2 / 6 of delta.
@@ -179,10 +179,10 @@ def _mills(t: Any) -> Any:
     return math.sqrt(math.pi / 2.0) * erfcx(t / math.sqrt(2.0))
 
 
-# What distances from the described laws cost, recomputed for verification.
+# Cost of distances from the described laws, recomputed for verification.
 
 
-# Points among which the best epsilon is looked for first.
+# Points to search first for the best epsilon.
 GRID_POINTS = 65
 # A cost below this share of delta is not worth a smaller epsilon.
 NEGLIGIBLE_DISTANCE = 1e-9
@@ -242,7 +242,7 @@ Array = NDArray[np.float64]
 
 # Grid points of one convolution, and of each of many.
 POINTS, FEW_POINTS = 2**17, 2**14
-# By how much fewer there are for one of many bounds.
+# Factor by which there are fewer for one of many bounds.
 COARSER = 16
 # Knots of a table of thresholds, and cells of an integral.
 KNOTS, CELLS = 4096, 2**18
@@ -250,10 +250,10 @@ KNOTS, CELLS = 4096, 2**18
 OUTSIDE = 45.0
 # Beyond this above epsilon an integral against exp(epsilon - v) is bounded at once.
 FARTHEST = 64.0
-# What functions and sums may err by, relatively. A tail that is smaller than SMALLEST, where
+# Largest relative error of functions and sums. A tail that is smaller than SMALLEST, where
 # functions underflow, counts as that of an infinite loss.
 SUM_ROUNDING, SMALLEST = 1e-12, 1e-309
-# Logarithm of a bound below which nothing better is looked for.
+# Logarithm of a bound below which no better one is searched.
 MIN_BOUND = -704.0
 
 UNIT = 2.0**-53
@@ -802,7 +802,7 @@ def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple
     of u, a is below its chord and a(B(u)) above the chords of both neighbouring cells: the
     difference is largest at an end of the cell, or where those chords meet.
     """
-    # Where runs tell little, all is decided within a few hundredths of a half.
+    # If runs tell little, all is decided within a few hundredths of a half.
     u = np.unique(np.append(np.geomspace(1e-18, 1.0, POINTS_U), np.linspace(0.0, 1.0, POINTS_U)))
     x = np.linspace(-base.limit, base.limit, LINES)
     lines, starts = np.exp(x), base.at(x)
@@ -826,7 +826,7 @@ def _weights_of_runs(kind: str, gamma: float, mean: float, base: Curve) -> tuple
         reach = reached(u)
     a, b = _weight(kind, gamma, mean, u), _weight(kind, gamma, mean, reach * (1.0 + CURVE_ROUNDING))
     gap, slope = np.diff(u), np.diff(b) / np.diff(u)
-    # Where the chord of the cell before and that of the cell after meet, and what they are there.
+    # Intersections of the chords of the cells before and after, and their heights.
     with np.errstate(divide="ignore", invalid="ignore"):
         place = (b[2:-1] - b[1:-2] - slope[2:] * gap[1:-1]) / (slope[:-2] - slope[2:])
     place = np.clip(np.nan_to_num(place, nan=0.0), 0.0, gap[1:-1])

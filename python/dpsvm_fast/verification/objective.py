@@ -74,7 +74,7 @@ BEND = 0.03025
 # Values of the largest number this near to each other share a law of Xi, and stand where two of
 # them are.
 TOGETHER = 0.05
-# What the first of two losses has of the level, at least and at most, and levels looked at.
+# Smallest share of the level of either of two losses, and levels looked at.
 MIN_SHARE, LEVELS = 0.3, 9
 # No mass of a normal law is beyond this that a double could hold; where psi is above its level by
 # CERTAIN, its payoff counts as 1.
@@ -82,7 +82,7 @@ BEYOND, CERTAIN = 38.5, 60.0
 # All roundings together, and more than what underflows: no function does above 1e-310, and weights
 # add up to 1.
 ROUNDING, SMALLEST = 1e-9, 1e-308
-# What one bound takes before the law of Xi.
+# Work of one bound before the law of Xi.
 WORK_OF_BOUND = 1e6
 
 UNIT = 2.0**-53
@@ -355,7 +355,7 @@ class _Sum:
         if ratio == 0.0:
             add(w, masses)
             return
-        # Where even the cap makes no difference to the result, the cap is taken.
+        # Take the cap where even that makes no difference to the result.
         kept = np.zeros(w.size, dtype=bool)
         for level in {levels[0], levels[2]}:
             most = masses * np.interp(w + cap, knots, self._payoff.heights(level))
@@ -418,7 +418,7 @@ class _Payoff:
             s = first - step * np.arange(count)
             v = np.asarray(t * (s + shift))
             psi = _psi(v, setting, self._theta, logarithmic=self._logarithmic)
-            # It rises with V: roundings of single values must not turn that round.
+            # It increases with V: rounding of single values must not reverse that.
             psi = np.maximum.accumulate(psi[::-1])[::-1]
             self._known = {top: (first, psi * (1.0 + 4.0 * UNIT))}
         return self._known[top]
@@ -444,7 +444,7 @@ class _Payoff:
             found += math.exp(rate * (e - start)) * rest
         if m <= e:
             return found * (1.0 + ROUNDING)
-        # Nodes from the top down to where the payoff is 0, or no noise gets.
+        # Nodes from the top down to where the payoff is 0, or where noise practically never gets.
         first, psi = self._curve(top)
         above = rate * np.maximum(psi - e, 0.0)
         # Below the first node without a payoff there are no increments.
@@ -542,7 +542,7 @@ def _laws_of_xi(w: Array, lam: Array, T: float, n: int, points: int) -> Any:
             logs = np.log(masses) + tilt * np.append(grid, T)
         one = logsumexp(logs, axis=1, keepdims=True)
         inside, error = _power(np.exp(logs - one)[:, :points], n - 1)
-        # What lies above the grid is above the cap: the caller puts it there.
+        # Mass above the grid is above the cap: the caller puts it there.
         lost = np.maximum(1.0 + error - inside.sum(1, keepdims=True), 0.0)
         total = np.exp((n - 1) * one) * (1.0 + ROUNDING)
         law = inside * np.exp(-tilt * grid) * total
@@ -652,7 +652,7 @@ def _exceeds(w: Array, top: float, scale: float, largest: float, x: Array) -> Ar
     """Return an upper bound on P(term > x | w) = P(gap < top - sqrt(scale x) | w)."""
     gap = np.maximum(top - np.sqrt(scale * np.minimum(x, largest)), 0.0)
     w, below = w[:, None], w[:, None] - gap
-    # The two sides of the normal law, so that no digits are lost in either.
+    # Both tails of the normal law, so that no digits are lost in either.
     right = ndtr(-below) - ndtr(-w) + 8.0 * UNIT * ndtr(-below)
     logs = log_ndtr(below), log_ndtr(w)
     left = -np.expm1(logs[0] - logs[1]) + 8.0 * UNIT * (1.0 - logs[0])
@@ -710,7 +710,7 @@ def objective_delta(
         # A far tail may not be computable; delta only falls in epsilon.
         price = {"kappa": kappa, "jacobian": jacobian}
         return objective_delta(law, K, 0.5 * epsilon, 1.0 / t, **price, **how)
-    # What the roundings of a closed form may come to, and what underflows.
+    # Rounding errors of a closed form, and underflow.
     return min(1.0, min(bounds) * (1.0 + 1e-12) + SMALLEST)
 
 

@@ -319,13 +319,13 @@ NEEDED: dict[str, set[str]] = {
 # Their noise is on weights, not on sums of gradients.
 ON_WEIGHTS = ("output_perturbation", "objective_perturbation")
 SINGLE = ("count", "classes", "centre")
-# How often rows are whitened at most; elsewhere once.
+# Largest number of whitenings of rows; elsewhere one.
 WHITENINGS = {"private_linear": 3, "private_kernel": 3}
 # A row is in one class or cell, or adds weighted numbers, of norm 1 together.
 COUNTED = ("classes", "cells", "metrics")
 
 
-# What the weights of running sums are multiples of.
+# Weights of running sums are multiples of this.
 FACTOR_GRID = 2.0**-6
 
 
@@ -334,9 +334,9 @@ class _Sum(NamedTuple):
 
     # By how many contributions sums can differ when a record is replaced.
     exchanged: float
-    # One number, a vector, a matrix, or a square one.
+    # A number, a vector, a matrix, or a square matrix.
     form: str
-    # What sums are multiples of: noise on a grid at least as fine needs no rounding.
+    # Sums are multiples of this: noise on a grid at least as fine needs no rounding.
     free_grid: float = 0.0
 
 
@@ -698,7 +698,7 @@ def _pure_epsilon_of(s: Sensitivity, noise: Noise) -> float:
     return math.inf if noise.beta is None else noise.beta * s.total
 
 
-# Whether the numbers in the statement of a search follow from each other.
+# Consistency of the numbers in the statement of a search.
 
 
 def check_selection(statement: SelectionStatement) -> list[str]:
@@ -722,7 +722,7 @@ def check_selection(statement: SelectionStatement) -> list[str]:
 SHARE_SLACK = Fraction(1, 2**50)
 # Rounding of an entry of a person's second moments, at most 1, for both neighbours.
 PERSON_ROUNDING = 2.0 * (2.0**-40 + 2.0**-53)
-# What a grid step adds beside half a step on either side, for rounding before it.
+# Relative excess over half a grid step on either side, for rounding before it.
 GRID_EXCESS = 2.0**-20
 # Integers are added modulo this.
 MODULUS = 2**48
@@ -730,7 +730,7 @@ MODULUS = 2**48
 DISTANCE_SLACK = 1e-6
 # Terms of a sum over merges that are not equal to the limit.
 MERGES = 4096
-# Nobody makes an assumption below this.
+# Smallest assumption that is accepted.
 MIN_ASSUMED = 2.0**-128
 
 
@@ -753,7 +753,7 @@ def _count_problems(statement: FederatedStatement) -> list[str]:
     honest = math.ceil(Fraction(statement.honest_fraction) * users * (1 - SHARE_SLACK))
     lost = math.floor(Fraction(statement.max_dropout) * users * (1 + SHARE_SLACK))
     counted = statement.honest_survivors == left - (users - honest)
-    # Without a threshold none of its tests fails.
+    # Without a threshold none of its tests can fail.
     opens = left if statement.threshold is None else statement.threshold
     few = statement.threshold is not None and opens <= users - honest
     half = statement.threshold is not None and 2 * opens <= users
@@ -847,7 +847,7 @@ def _log_of_ratio(square: float) -> float:
     """Return the logarithm of ``log((1 + e) / (1 - e))``, with e twice that series."""
     log_e = math.log(2.0) + _log_of_series(square)
     if log_e >= -1e-9:
-        # No bound at all; a probability of 1.
+        # No bound: probability 1.
         return 0.0
     if log_e < -30.0:
         # The first term of the series of 2 artanh(e).
@@ -858,7 +858,7 @@ def _log_of_ratio(square: float) -> float:
 def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list[str]:
     """Check that distances are at least what the proof needs; larger ones promise less."""
     variance, r2 = float(part.sigma_steps) ** 2, part.smoothing**2
-    # The smallest noise that anything is said of is that of one party.
+    # The smallest noise that is considered is that of one party.
     logs = [_log_of_ratio(r2 * (variance - r2) / variance)]
     merges = part.honest_survivors - 1
     for k in range(1, min(merges, MERGES) + 1):
@@ -883,7 +883,7 @@ def _distance_problems(statement: FederatedStatement, part: SecureRound) -> list
 
 def _at_least(stated: float, log_needed: float) -> bool:
     """Return whether a probability is at least another, given by its logarithm."""
-    # Below the smallest float there is none to state.
+    # Below the smallest float none can be stated.
     return stated > 0.0 and math.log(stated) >= min(log_needed, 0.0) - DISTANCE_SLACK
 
 
@@ -933,7 +933,7 @@ def _local_problems(statement: FederatedStatement) -> list[str]:
     return [] if holds else ["local_epsilon is below that of one party's own noise"]
 
 
-# What has to follow in a statement of each kind, besides the total and what is inside it.
+# Check of a statement of each kind, besides the total and what is inside it.
 CHECKS: dict[type[Statement], Callable[[Any], list[str]]] = {
     PrivacyStatement: check_fit,
     SelectionStatement: check_selection,

@@ -31,11 +31,11 @@ Array = NDArray[np.float64]
 
 # Points of the first and of the finest common grid; delta has settled when it changes by less.
 FIRST_POINTS, MAX_POINTS, SETTLED = 2**15, 2**20, 1e-4
-# A noise multiplier that is not worth a grid.
+# A smaller noise multiplier is not worth a grid.
 MIN_NOISE = 1e-3
 # Most cells of one law on a grid.
 MAX_CELLS = 2**21
-# Nodes of a look at one law, and what such a look takes.
+# Nodes to examine one law, and the work of that.
 FIRST_NODES, WORK_OF_LOOK = 2**9, 2e4
 # Noise is cut off where its density is below its maximum by this factor's logarithm. What is cut
 # off must be this far below delta, or less is cut off.
@@ -87,7 +87,7 @@ def composed_delta(
     """Return an upper bound on delta at ``epsilon >= 0``; a bound below ``enough`` suffices."""
     directions = ("replace",) if losses.replace_one else ("remove", "add")
     bound = 1.0
-    # Where a record rarely joins, no grid may be fine enough.
+    # If a record rarely joins, no grid may be fine enough.
     if len(losses.sampled) == 1 and not (losses.mu or losses.pure or losses.curves):
         ((z, q, steps),) = losses.sampled
         bound = _joined_delta(epsilon, (2.0 if losses.replace_one else 1.0) / z, q, steps)
@@ -111,7 +111,7 @@ def _joined_delta(epsilon: float, mu: float, q: float, steps: int) -> float:
     times = np.arange(1.0, most + 1.0)
     logs = gammaln(steps + 1.0) - gammaln(times + 1.0) - gammaln(steps - times + 1.0)
     logs += times * math.log(q) + (steps - times) * math.log1p(-q)
-    # What rounding of large logarithms may come to; beyond, terms fall by half and more.
+    # Rounding errors of large logarithms; beyond, terms fall by half and more.
     masses = np.exp(logs) * (1.0 + 1e-14 * (steps + 10.0) * (10.0 + math.log(steps + 1.0)))
     left = (inner * (1.0 - 1e-14)) / (np.sqrt(times) * mu)
     size = np.sqrt(times) * mu
@@ -253,7 +253,7 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
     high = math.floor((loss if law.direction != "add" else -loss) / step)
     low = -high if replaced else math.floor(math.log1p(-q) / step)
     if not replaced:
-        # Where the noise rarely is, no cells are needed.
+        # No cells are needed where noise is improbable.
         least = float(law.at(np.array([-law.reach]))[0][0])
         low = max(low, math.floor((least if law.direction != "add" else -least) / step))
     if high - low >= 2 * MAX_CELLS or high < 1:
@@ -295,7 +295,7 @@ def _sampled_dots(law: _Law, step: float) -> _Dots:
         masses = _connected(low, step, mixed(1.0), mixed(-1.0) if replaced else plain)
         masses[0] += (1.0 - q) * float(ndtr(x[0] / z)) + q * float(ndtr((x[0] - 1.0) / z))
         return _Dots(low, masses, above * (1.0 + 1e-9), slack)
-    # The same cells, turned round.
+    # The same cells, reversed.
     own, other = ((one[0][::-1], one[1][::-1]) for one in (plain, mixed(1.0)))
     masses = _connected(-high, step, own, other)
     masses[0] += float(ndtr(-x[-1] / z))
@@ -343,7 +343,7 @@ class _Sum:
             values, masses, infinite = curve.atoms()
             self._parts.append((_constant((values, np.log(masses + 1e-300))), 1))
             self._dots.append((partial(_placed, values, masses), 1))
-            # What is known by a curve has infinite losses, too.
+            # Losses known by a curve may be infinite, too.
             self._lost += infinite
         if self._mu:
             self._dots.append((partial(_gaussian_dots, self._mu, cut), 1))
@@ -381,7 +381,7 @@ class _Sum:
         laws = [(make(step), count) for make, count in self._dots]
         lower = epsilon - math.fsum(count * dots.slack for dots, count in laws)
         lower -= 1e-15 * (abs(low) + step * size)
-        # What is below the window comes back above it, and must not count.
+        # Mass below the window wraps around to above it, and must not count.
         first = math.floor(min(low, lower) / step)
         end = (first + size) * step
         shifts = tilt + self._shifts * OUTSIDE / max(end - low, 1e-300)

@@ -43,7 +43,7 @@ from dpsvm_fast.verification.releases import (
     recomputed_weights,
 )
 
-# What a recomputation of a certificate says.
+# Results of recomputing a certificate.
 
 
 UNDECIDED = (
@@ -193,7 +193,7 @@ class Policy(Record):
         return found + [f"caveat {name}: {CAVEATS[name]}" for name in forbidden]
 
 
-# Whether a certificate is about a model: what the model's file holds against what was paid for.
+# Comparison of a certificate with a model: the model's file and the releases paid for.
 #
 # The file is read as plain JSON, without the code that saves and loads models; arrays are known by
 # their shapes. A certificate may come with a digest of the model (``bound_certificate``), which is
@@ -201,7 +201,7 @@ class Policy(Record):
 
 
 MODEL = "dpsvm_fast.model"
-# What the digest of a model's file is over.
+# Fields of a model's file under its digest.
 CONTENTS = ("format", "version", "library_version", "model", "schema")
 # Releases of weights of a pipeline, after its noisy sums.
 RELEASES_OF_OUTPUT = 4
@@ -209,21 +209,21 @@ RELEASES_OF_OUTPUT = 4
 ANCHOR_STEPS = 3
 
 MU_SLACK = 1e-9
-# Losses with a score for each of two classes.
+# Losses with one score for each of two classes.
 PAIRWISE = ("crammer_singer", "margin_distance", *WESTON_WATKINS)
-# Classes that set the norm of rows by themselves.
+# Classes that set the norm of rows themselves.
 PIPELINES = ("PrivateLinearSVC", "PrivateKernelSVC")
 # The class whose further calls spend more than its parameter says.
 CONTINUED = "GradientPerturbationSVC"
-# What parties agree on and are promised.
+# Terms that parties agree on, and the promise.
 AGREED = (
     *("algorithm", "epsilon", "delta", "n_users", "honest_fraction", "max_dropout"),
     *("min_survivors", "unit"),
 )
-# What comparing a record of another form raises.
+# Errors raised by comparing a record of another form.
 FORMLESS = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError)
 NO_FORM = "the model does not have the form that save_model writes"
-# What each class does.
+# Mechanism of each class.
 MECHANISMS = {
     "OutputPerturbationSVC": "output_perturbation",
     "ObjectivePerturbationSVC": "objective_perturbation",
@@ -639,7 +639,7 @@ def _recomputed(statement: Statement) -> tuple[float, float, bool | None]:
     if isinstance(statement, PrivacyStatement):
         if not statement.parts:
             return recomputed_weights(statement)
-        # What the noise in an objective claims of the whole has to hold by itself.
+        # The share claimed for noise in an objective has to hold by itself.
         shares = statement.objective is None or objective_share(statement, statement.objective)[1]
     found = recomputed_events(statement.events, statement.epsilon, statement.delta)
     return found if shares or found[2] is False else (*found[:2], shares)

@@ -3,14 +3,14 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-/// What can go wrong in the core. No variant carries a value read from the data.
+/// Errors of the core. No variant carries a value read from the data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Error {
     /// An argument outside its documented range.
     InvalidArgument {
         /// Name of the argument as the Python user knows it.
         name: &'static str,
-        /// What came and what is accepted.
+        /// Value received and values accepted.
         message: String,
     },
     /// The caller asked to stop (Ctrl-C).

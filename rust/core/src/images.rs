@@ -27,10 +27,10 @@ use std::ops::{Add, Div, Mul, Sub};
 /// Larger sides, and more cells or directions, are refused: products stay far below the integers.
 pub const LARGEST_SIDE: usize = 1 << 12;
 
-/// What every cell's total is raised by, as a part of their mean.
+/// Increase of every cell's total, as a share of their mean.
 const COMMON_SHARE: f64 = 0.1;
 
-/// What images look like and what is made of them.
+/// Format of images, and settings of their features.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageSettings {
     /// Height, width and number of channels; a row holds them in this order, the last one fastest.
@@ -341,7 +341,7 @@ fn differences<T: Tone>(
     }
 }
 
-/// What a direction has of the edges in a row of pixels.
+/// Strength of the edges in a row of pixels in one direction.
 #[inline(always)]
 fn along<T: Tone>((cos, sin): (T, T), (dx, dy, sizes): (&[T], &[T], &[T]), edges: &mut [T]) {
     for (((edge, dx), dy), size) in edges.iter_mut().zip(dx).zip(dy).zip(sizes) {

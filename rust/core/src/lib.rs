@@ -1,15 +1,15 @@
 //! Numerical core of `dpsvm_fast`: solvers, samplers and privacy calibration, with no Python anywhere
 //! in the dependency tree.
 //!
-//! Each module is a room, and rooms use only those above them:
+//! Each module uses only those above it:
 //!
 //! - [`error`]: the one error, and the refusal of an argument;
 //! - [`runtime`]: threads, tasks, interrupts, memory that may be refused, the floating-point mode;
 //! - [`simd`]: one source of a kernel, compiled for each instruction set;
 //! - `numeric`: numbers with their rounding errors, the normal distribution, sizes of transforms;
-//! - [`rows`]: what a user gives: a checked view, clipping, labels, moments, a shuffled copy;
-//! - [`loss`]: what is lost on one row;
-//! - `layout`: how weights lie in memory and how rows meet them;
+//! - [`rows`]: user data: a checked view, clipping, labels, moments, a shuffled copy;
+//! - [`loss`]: losses of single rows;
+//! - `layout`: layouts of weights in memory, and their products with rows;
 //! - [`linalg`]: dense linear algebra;
 //! - [`noise`]: keyed streams, and samplers that are exact;
 //! - [`fourier`]: public random features; [`images`]: public features of images;
@@ -22,7 +22,7 @@
 //!   step, `objective`; uses `numeric` and [`runtime`] alone.
 //!
 //! Solvers receive plain numbers and return plain numbers: budgets and noise scales are decided by
-//! the caller. What the bindings use is public; the rest is `pub(crate)`.
+//! the caller. Items used by the bindings are public; the rest is `pub(crate)`.
 
 pub mod accounting;
 pub mod descent;

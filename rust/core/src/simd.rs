@@ -15,7 +15,7 @@ use pulp::WithSimd;
 /// `run` and all that it calls in its hot part must be `#[inline(always)]`, or they are compiled
 /// for the baseline.
 pub trait Kernel {
-    /// What the kernel returns.
+    /// Result of the kernel.
     type Output;
     /// Does the work.
     fn run<S: Simd>(self, simd: S) -> Self::Output;

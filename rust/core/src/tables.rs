@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 /// Records between two looks at the interrupt.
 const LOOK: usize = 256;
 
-/// How cells are told apart and numbers are written.
+/// Separators of cells and format of numbers.
 #[derive(Debug, Clone)]
 pub struct TextFormat {
     /// Between cells.
@@ -157,7 +157,7 @@ fn plain_number(text: &[u8], start: usize, decimal: u8) -> Option<(f32, usize)> 
     Some((if negative { -value } else { value }, at))
 }
 
-/// What is read of a column.
+/// Kind of column to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing.
@@ -177,16 +177,16 @@ pub enum Fault {
     Cells(usize),
     /// A cell is not UTF-8.
     Text,
-    /// A cell of a column of numbers is none.
+    /// A cell of a column of numbers is not a number.
     Number,
 }
 
-/// What was read of a block.
+/// Contents of a block.
 #[derive(Debug, Default)]
 pub struct Block<'t> {
     /// Number of rows.
     pub n_rows: usize,
-    /// Where the text goes on.
+    /// Position of the first unread byte.
     pub end: usize,
     /// Codes, row by row.
     pub codes: Vec<i32>,
@@ -243,7 +243,7 @@ impl CellReader {
         [self.n_features, self.n_codes]
     }
 
-    /// As many rows as `text` can have.
+    /// Largest number of rows in `text`.
     pub fn max_rows(text: &[u8]) -> usize {
         text.iter().filter(|b| is_line_end(**b)).count() + 1
     }
@@ -372,7 +372,7 @@ impl CellReader {
     }
 }
 
-/// Tells where records end in a text that comes in pieces.
+/// Finds the ends of records in a text that arrives in pieces.
 #[derive(Debug, Clone)]
 pub struct RecordEnds {
     quote: Option<u8>,
@@ -380,7 +380,7 @@ pub struct RecordEnds {
     place: Place,
 }
 
-/// Where a piece ended.
+/// State at the end of a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// A cell starts.
@@ -403,7 +403,7 @@ impl RecordEnds {
         }
     }
 
-    /// Where the first and the last record in this piece end; 0 if none ends. What follows a carriage
+    /// Ends of the first and the last record in this piece; 0 if none ends. What follows a carriage
     /// return at the end is not known yet.
     pub fn next(&mut self, piece: &[u8]) -> (usize, usize) {
         let known = &piece[..piece.len() - usize::from(piece.ends_with(b"\r"))];

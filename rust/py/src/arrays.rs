@@ -174,13 +174,13 @@ pub struct Array<T> {
 }
 
 impl<T> Array<T> {
-    /// Of one dimension.
+    /// Array of one dimension.
     pub fn line(numbers: Vec<T>) -> Self {
         let shape = [numbers.len()];
         Self::shaped(numbers, shape)
     }
 
-    /// Of any.
+    /// Array of any shape.
     pub fn shaped(numbers: Vec<T>, shape: impl Into<Vec<usize>>) -> Self {
         let shape = shape.into();
         Self { numbers, shape }

@@ -27,7 +27,7 @@ use pyo3::types::{PyBytes, PyDict};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard};
 
-/// How often a run tells how far it is, at most.
+/// Largest number of progress reports of a run.
 const MAX_CALLS: u32 = 40;
 
 /// Private gradient descent whose state survives between calls of `run`.
@@ -237,7 +237,7 @@ impl Descent {
         Ok(())
     }
 
-    /// What `n_fits` independent runs from the present state would release; the state stays.
+    /// Releases of `n_fits` independent runs from the present state; the state stays.
     ///
     /// Run i has the bits that the i-th of as many single runs would have.
     fn run_batch(

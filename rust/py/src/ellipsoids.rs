@@ -16,7 +16,7 @@ type Fitted = (Option<Array<f64>>, f64);
 /// Matrices of every fit, 0 where not certified, and their certified distances.
 type FittedBatch = (Array<f64>, Array<f64>);
 
-/// What a fit is given: the name of the loss, linear terms, and all else.
+/// Arguments of a fit: the name of the loss, linear terms, and all else.
 type Given<'py, D> = (
     String,
     PyReadonlyArray<'py, f64, D>,

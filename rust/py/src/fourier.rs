@@ -66,7 +66,7 @@ impl FourierMap {
         Ok(Array::shaped(weights, shape))
     }
 
-    /// What is subtracted from the cosines.
+    /// Constants subtracted from the cosines.
     fn constants(&self) -> PyResult<Array<f64>> {
         let constants = gate::brief(|| copied(self.map.constants()))?;
         Ok(Array::line(constants))

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long a signal may wait. Well below the 200 ms that a user is promised, long enough that
+/// Longest wait of a signal. Well below the 200 ms that a user is promised, long enough that
 /// taking the GIL costs nothing measurable.
 const SIGNAL_PERIOD: Duration = Duration::from_millis(40);
 
@@ -58,7 +58,7 @@ pub fn run<T: Send>(work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send) -> Py
             last: Cell::new(Instant::now()),
             raised: RefCell::new(None),
         };
-        // What `work` was changing is its caller's business: see `records.rs`.
+        // Consistency of what `work` was changing is up to its caller: see `records.rs`.
         let result = catch_unwind(AssertUnwindSafe(|| in_usual_arithmetic(|| work(&signals))));
         (result, signals.raised.into_inner())
     };
@@ -68,7 +68,7 @@ pub fn run<T: Send>(work: impl FnOnce(&dyn Interrupt) -> Result<T> + Send) -> Py
         (Err(_), _) => Err(PyRuntimeError::new_err(
             "internal error: the computation was abandoned and nothing is returned",
         )),
-        // Also where the work came to its end: Python has handed the exception over only once.
+        // Even if the work has finished: Python delivers the exception only once.
         (Ok(_), Some(raised)) => Err(raised),
         (Ok(Ok(value)), None) => Ok(value),
         (Ok(Err(error)), None) => Err(to_python(error)),

@@ -35,7 +35,7 @@ use pyo3::exceptions::{PyAttributeError, PyOSError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// How this module was built and what it uses by default.
+/// Build options of this module, and its defaults.
 ///
 /// `profile` is "release" or "debug": benchmarks refuse a debug build.
 #[pyfunction]

@@ -15,7 +15,7 @@ pub type Keywords<'a, 'py> = &'a Bound<'py, PyDict>;
 pub struct Options<'a, 'py>(Option<Keywords<'a, 'py>>);
 
 impl<'a, 'py> Options<'a, 'py> {
-    /// What `build` makes of the arguments that it takes; refuses any that it leaves.
+    /// Builds a value from the arguments that `build` takes; refuses any other.
     pub fn read<T>(
         all: Option<Keywords<'a, 'py>>,
         build: impl FnOnce(&Self) -> PyResult<T>,

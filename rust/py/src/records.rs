@@ -27,7 +27,7 @@ struct State {
     mapped: bool,
 }
 
-/// What a call does to the rows.
+/// Effect of a call on the rows.
 #[derive(Clone, Copy, PartialEq)]
 enum Change {
     Weights,

@@ -104,7 +104,7 @@ impl PyRecordEnds {
         Ok(Self { ends })
     }
 
-    /// Where the first and the last record in this piece end; 0 if none ends.
+    /// Ends of the first and the last record in this piece; 0 if none ends.
     fn ends(&mut self, text: &[u8]) -> (usize, usize) {
         self.ends.next(text)
     }

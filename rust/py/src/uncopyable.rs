@@ -1,4 +1,4 @@
-//! What may be neither copied nor pickled: a copy would hold private rows, or repeat noise.
+//! Types that cannot be copied or pickled: a copy would hold private rows, or repeat noise.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;

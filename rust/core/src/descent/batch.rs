@@ -152,7 +152,7 @@ pub trait Summation<T>: Sync {
         sum: &mut ExactSum,
         scratch: &mut LeafScratch<T>,
     ) -> Result<()>;
-    /// Where the sum keeps what belongs to each weight.
+    /// Place of each weight in the sum.
     fn places(&self) -> Places<'_>;
 }
 
@@ -173,7 +173,7 @@ const LARGEST: f64 = 1e15;
 
 /// `x`, no larger than that; weights that overflowed count as the bound too.
 fn bounded(x: f64) -> f64 {
-    // Unlike `clamp`, these give a number where x is none.
+    // Unlike `clamp`, these return a number if x is NaN.
     #[allow(clippy::manual_clamp)]
     x.max(-LARGEST).min(LARGEST)
 }

@@ -1,4 +1,4 @@
-//! How far one record can move what the noise is added to, and how far rounding can.
+//! Bounds on what one record, and rounding, can change in a sum before noise.
 //!
 //! Proved in `docs/proofs/gradient_perturbation.md` ("Rounding").
 
@@ -22,7 +22,7 @@ const FINEST_UNIT: i32 = 42;
 
 /// Coefficients of sparse rows are multiples of this share of the bound.
 const COEFFICIENT_BITS: i32 = 20;
-/// The same in double precision.
+/// `COEFFICIENT_BITS` in double precision.
 const FINE_COEFFICIENT_BITS: i32 = 26;
 
 /// The least power of two that is at least `x`, for a positive number.
@@ -40,7 +40,7 @@ pub fn coefficient_grid(clip: f64, arithmetic: Arithmetic) -> f64 {
     libm::ldexp(power_above(clip), -bits)
 }
 
-/// What the sums of leaves are rounded to: the grid of the noise, unless that is too fine.
+/// Unit of the sums of leaves: the grid of the noise, unless that is too fine.
 pub fn leaf_unit(clip: f64, noise: NoiseKind) -> f64 {
     let finest = libm::ldexp(power_above(clip), -FINEST_UNIT);
     match noise {
@@ -82,7 +82,7 @@ pub fn check_grid(grid: f64) -> Result<()> {
     require(right, "grid", message)
 }
 
-/// What the error of a sum in double precision is a function of.
+/// Parameters of the error of a sum in double precision.
 #[derive(Debug, Clone, Copy)]
 pub struct Descended {
     /// The loss.

@@ -5,7 +5,7 @@
 
 use crate::records::store::ROW_GRID;
 
-/// How contributions are bounded.
+/// Bound on contributions.
 #[derive(Debug, Clone, Copy)]
 pub struct Clip {
     /// Largest norm of a contribution.

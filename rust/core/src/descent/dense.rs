@@ -30,7 +30,7 @@ pub struct DensePass<'p, T> {
     pub rule: Rule,
     /// The weights, one line a score.
     pub view: &'p View<T>,
-    /// Where the sums go, one line a score with the intercept last.
+    /// Sums, one line a score with the intercept last.
     pub sum: &'p mut ExactSum,
     /// Room.
     pub scratch: &'p mut LeafScratch<T>,
@@ -180,7 +180,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         for part in if alone { &whole } else { parts } {
             let LeafScratch { scores, person, .. } = &mut *self.scratch;
             let rows = (&lines[part.rows.clone()], &scores[part.rows.start..]);
-            // What a person's sum is rounded to decides nothing.
+            // The rounding of a person's sum decides nothing.
             let (total, magic) = if alone {
                 let size = count as f64 * self.rule.clip.bound * LEAF_SLACK;
                 let magic = ROUNDING * self.sum.unit();

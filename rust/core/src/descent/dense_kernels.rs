@@ -201,7 +201,7 @@ struct LeafBlock<'p, T> {
     width: usize,
 }
 
-/// Where the sums of a block go.
+/// Sums of a block.
 struct Sums<'t> {
     total: &'t mut [f64],
     stride: usize,

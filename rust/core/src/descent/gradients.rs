@@ -13,7 +13,7 @@ use crate::rows::clip::towards_zero;
 /// One number for each record of a leaf.
 pub type Lanes = [f32; LEAF];
 
-/// What is known of the records of a leaf besides their scores.
+/// Facts about the records of a leaf besides their scores.
 #[derive(Debug, Clone, Copy)]
 pub struct Members<'m> {
     /// Classes.

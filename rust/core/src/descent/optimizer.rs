@@ -1,9 +1,9 @@
-//! What a step does with the noisy gradient: plain arithmetic on released numbers.
+//! Update of the weights by the noisy gradient: plain arithmetic on released numbers.
 
 use crate::error::Result;
 use crate::runtime::memory::{copied, mapped, zeros};
 
-/// How the weights move.
+/// Update rule of the weights.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Optimizer {
     /// `v = momentum v + g`; `W -= eta v`, or `W -= eta (g + momentum v)` after Nesterov.
@@ -60,7 +60,7 @@ pub struct State {
     pub second: Vec<f64>,
     /// Sum of the iterates that are averaged.
     pub sum: Vec<f64>,
-    /// How many they are.
+    /// Number of iterates in the sum.
     pub averaged: u64,
     /// Steps taken.
     pub steps: u64,
@@ -178,7 +178,7 @@ impl State {
         self.averaged += 1;
     }
 
-    /// The average, or the last iterate where there is none.
+    /// The average, or the last iterate if there is none.
     ///
     /// # Errors
     /// No memory.

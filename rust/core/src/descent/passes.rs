@@ -1,4 +1,4 @@
-//! What passes over dense and over sparse rows share: the rule, the weights as they are read, room.
+//! Common parts of passes over dense and sparse rows: the rule, the weights as read, scratch space.
 
 use crate::descent::clipping::Clip;
 use crate::descent::exact_leaf::Tile;
@@ -45,7 +45,7 @@ impl Precision for f64 {}
 pub struct Rule {
     /// The loss.
     pub loss: SmoothLoss,
-    /// How contributions are bounded.
+    /// Bound on contributions.
     pub clip: Clip,
     /// Coefficients of sparse rows are multiples of this.
     pub coefficient_grid: f64,
@@ -86,14 +86,14 @@ pub struct LeafScratch<T> {
     /// Coefficients of the entries of rows, and of their intercepts: [`LEAF`] a class.
     pub(super) coefficient: Vec<f64>,
     pub(super) constant: Vec<f64>,
-    /// Those of the entries of one row, and zeros.
+    /// Coefficients of the entries of one row, and zeros.
     pub(super) own_row: Vec<f64>,
     pub(super) tile: Tile,
     /// Sum of one person.
     pub(super) person: Vec<f64>,
     /// Coefficients of a person's rows, a line a class.
     pub(super) own: Vec<f64>,
-    /// What the coefficients of each row of a leaf are multiplied by, and those of its entries again.
+    /// Factor of the coefficients of each row of a leaf, and another one for its entries.
     pub(super) factor: Vec<f64>,
     pub(super) stretch: Vec<f64>,
     /// The first `distinct` entries of `touched` are its columns so far. `place` maps a column to its

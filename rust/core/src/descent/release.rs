@@ -3,7 +3,7 @@
 use crate::descent::exact_sum::{ExactSum, MAX_ROUNDED, ROUNDING};
 use crate::records::store::ROW_GRID;
 
-/// Where the sums lie, one for each score and column, the intercept's column last.
+/// Layout of the sums, one for each score and column, the intercept's column last.
 pub struct Places<'p> {
     /// Numbers of scores and of columns, the intercept included.
     pub shape: (usize, usize),
@@ -25,7 +25,7 @@ impl Places<'_> {
     }
 }
 
-/// What kind of numbers the noise is.
+/// Kind of numbers of the noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum NoiseKind {
     /// Whole multiples of a power of two.
@@ -77,8 +77,8 @@ pub fn add_noise(sum: &ExactSum, places: &Places<'_>, noise: Noise<'_>, noisy: &
     for_each_exact(sum, places, |at, units| noisy[at] = noisy_sum(units, at));
 }
 
-/// What makes of a sum, in units of `unit`, that sum, rounded once to the grid of the noise, and the
-/// noise of its place.
+/// Returns a function of a sum in units of `unit`, and its place: the sum, rounded once to the grid
+/// of the noise, plus the noise of that place.
 pub fn noisy_sum(unit: f64, noise: Noise<'_>) -> impl Fn(i128, usize) -> f64 {
     let shift = match noise {
         Noise::Grid(grid, _) => exponent(unit) - exponent(grid),

@@ -28,7 +28,7 @@ const BLOCK_ROWS: usize = 1 << 14;
 /// Values of noise drawn ahead.
 const AHEAD: usize = 1 << 16;
 
-/// What a run is for.
+/// Purpose of a run.
 #[derive(Clone)]
 pub enum Purpose<'g> {
     /// These steps, with noise from these streams.
@@ -43,13 +43,13 @@ pub struct Run<'j> {
     pub settings: &'j DescentSettings,
     /// The records.
     pub records: &'j Records,
-    /// Where batches come from.
+    /// Source of batches.
     pub batches: &'j Batches<'j>,
     /// More threads.
     pub pool: Option<&'j ThreadPool>,
     /// Asked now and then.
     pub interrupt: &'j dyn Interrupt,
-    /// What for.
+    /// Purpose.
     pub purpose: Purpose<'j>,
 }
 

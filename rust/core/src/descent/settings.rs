@@ -51,15 +51,15 @@ pub struct DescentSettings {
     pub loss: SmoothLoss,
     /// Features, without the constant one.
     pub features: usize,
-    /// How contributions are bounded.
+    /// Bound on contributions.
     pub clip: Clip,
-    /// What the noise is.
+    /// Kind of the noise.
     pub noise: NoiseKind,
     /// Noisy sums are divided by this.
     pub divisor: f64,
     /// Factor of the weights in the gradient.
     pub regularization: f64,
-    /// How the weights move.
+    /// Update rule of the weights.
     pub optimizer: Optimizer,
     /// Step size.
     pub rate: f64,

@@ -167,7 +167,7 @@ impl<T: Precision> SparsePass<'_, T> {
         self.stretch(records.clone());
         self.scratch
             .gradients(&self.rule, self.records, records.clone())?;
-        // Of records that a leaf has no more.
+        // Clear the scores of records that a leaf no longer has.
         for line in self.scratch.scores.as_chunks_mut::<LEAF>().0 {
             line[members.len()..].fill(T::default());
         }
@@ -256,7 +256,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let total = self.sum.room(std::mem::take(&mut scratch.booked))?;
         let (main, rest) = total.split_at_mut(self.layout.stored());
         let (block, line) = (&mut scratch.block, &mut scratch.own_row[..k]);
-        // What follows the last line of a sum is spare.
+        // Space after the last line of a sum is spare.
         let lines = by_column.lengths().len();
         for (column, sums) in main.chunks_exact_mut(k).take(lines).enumerate() {
             let entries = by_column.row(column);
@@ -518,7 +518,7 @@ impl<T: Precision> SparsePass<'_, T> {
             square += q_square * (length - near.iter().sum::<f64>());
             let roots =
                 ((k * (touched.len() + 1)) as f64).sqrt() + (length * k as f64).sqrt() / ROW_GRID;
-            // What is truncated, and differences of rounded terms.
+            // Truncated terms, and differences of rounded terms.
             lost = roots * unit * (1.0 + 1e-9);
             terms = sum_of_squares(main, 1.0).sqrt() + (q_square * length).sqrt();
             terms *= 8.0 * f64::EPSILON;
@@ -528,7 +528,7 @@ impl<T: Precision> SparsePass<'_, T> {
         let len = k * (touched.len() + 2);
         let square = square * (1.0 + 1e-12) + terms * terms + 2.0 * terms * square.sqrt();
         let factor = shortening(square, len, (bound - lost).max(0.0));
-        // No entry of what is added is larger.
+        // No added entry is larger.
         let largest = bound + factor * q_square.sqrt() * length.sqrt().max(ROW_GRID) * (1.0 + 1e-9);
         // A function of the person and the weights alone, and shorter.
         let kept = factor > 0.0 && largest <= self.sum.largest();

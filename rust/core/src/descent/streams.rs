@@ -1,4 +1,4 @@
-//! Where descent gets its randomness: batches, tags and noise from the streams of one key.
+//! Randomness of descent: batches, tags and noise from the streams of one key.
 //!
 //! Steps are counted from the beginning of the run.
 
@@ -21,8 +21,8 @@ pub struct Batches<'k> {
 }
 
 impl<'k> Batches<'k> {
-    /// Of the shard of this number, under a key that all shards share: shard s draws the batch of step
-    /// t from stream (s, t) of the key, so that no two share a word and a step that is computed again
+    /// Batches of the shard of this number, under a key that all shards share. Shard s draws that
+    /// of step t from stream (s, t) of the key: no two share a word, and a step computed again
     /// has the same batch.
     ///
     /// # Errors
@@ -48,12 +48,12 @@ impl<'k> Batches<'k> {
 
 /// Streams of one run: batches, tags and noise each from a task of their own.
 pub struct DescentStreams<'k> {
-    /// Who joins.
+    /// Choice of the records of each step.
     pub batches: Batches<'k>,
     tags: Task<'k>,
     noise: Task<'k>,
     sigma: f64,
-    /// The grid of the noise, where it has one.
+    /// Grid of the noise, if any.
     scale: Option<GridScale>,
     /// Streams of noise that one step uses.
     blocks: u32,
@@ -90,7 +90,7 @@ impl<'k> DescentStreams<'k> {
         })
     }
 
-    /// What the noise is.
+    /// Kind of the noise.
     pub fn kind(sigma: f64, grid: Option<f64>) -> NoiseKind {
         match grid {
             _ if sigma == 0.0 => NoiseKind::None,
@@ -107,7 +107,7 @@ impl<'k> DescentStreams<'k> {
         }
     }
 
-    /// Noise in steps of the grid, 0 where it has none.
+    /// Noise in steps of the grid, 0 without noise.
     pub fn grid_noise(&self, step: u32, noise: &mut [i64]) {
         self.each_block(step, noise, |stream, part| match self.scale {
             Some(scale) => scale.fill(stream, part),
@@ -136,7 +136,7 @@ impl<'k> DescentStreams<'k> {
 pub struct DescentBatch<'b> {
     /// The descent.
     pub settings: &'b DescentSettings,
-    /// Where every run starts.
+    /// Initial state of every run.
     pub start: &'b State,
     /// Probability with which a record joins a batch.
     pub rate: f64,
@@ -147,9 +147,9 @@ pub struct DescentBatch<'b> {
 }
 
 impl DescentBatch<'_> {
-    /// What each run releases, one run after the other; run i draws from `tasks[i]`.
+    /// Releases of each run, one run after the other; run i draws from `tasks[i]`.
     ///
-    /// Every run goes the way of [`DescentSettings::run`] on one thread.
+    /// Every run follows [`DescentSettings::run`] on one thread.
     ///
     /// # Errors
     /// As [`DescentSettings::run`] and [`DescentStreams::new`]; no memory.

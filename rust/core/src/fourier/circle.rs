@@ -50,7 +50,7 @@ macro_rules! phase {
     };
 }
 
-// What is left out is below 1e-9 and 1e-17.
+// The remainder is below 1e-9 and 1e-17.
 phase!(f32, 7, 7);
 phase!(f64, 11, 11);
 

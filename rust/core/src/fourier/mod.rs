@@ -39,7 +39,7 @@ pub enum Family {
     Laplacian,
 }
 
-/// How frequencies depend on each other.
+/// Dependence between frequencies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Structure {
     /// Not at all.
@@ -51,7 +51,7 @@ pub enum Structure {
     Fast,
 }
 
-/// What is subtracted from the cosines: about their mean over a public set of rows.
+/// Constants subtracted from the cosines: about their mean over a public set of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Centre {
     /// Nothing.
@@ -73,9 +73,9 @@ pub struct FourierSettings {
     pub gamma: f64,
     /// The kernel.
     pub family: Family,
-    /// How frequencies are drawn.
+    /// Distribution of the frequencies.
     pub structure: Structure,
-    /// What is subtracted.
+    /// Constants subtracted from the cosines.
     pub centre: Centre,
     /// The draw.
     pub seed: u64,
@@ -148,7 +148,7 @@ impl FourierMap {
         Ok(map)
     }
 
-    /// What the map was made of.
+    /// Settings of the map.
     pub fn settings(&self) -> &FourierSettings {
         &self.settings
     }

@@ -96,7 +96,7 @@ fn append<T: Phase>(values: Values<'_>, out: &mut Vec<T>) -> Result<()> {
         Values::F64(x) => out.extend(x.iter().map(|x| T::near(*x))),
         Values::F32(x) => out.extend(x.iter().map(|x| T::near(f64::from(*x)))),
     }
-    // Zero for numbers, NaN for what is none.
+    // Zero for numbers, NaN otherwise.
     let poison: f64 = out[first..].iter().map(|x| x.wide() * 0.0).sum();
     let message = "contains NaN, infinity or a value out of range";
     require(poison == 0.0, "X", message)

@@ -12,7 +12,7 @@ use crate::rows::view::Row;
 use crate::runtime::memory::{collected, zeros};
 use crate::simd::{Kernel, Real, Simd, dispatch, dispatch_narrow};
 
-/// Numbers that are read past the last line of `b`, at most.
+/// Largest number of values read past the last line of `b`.
 pub const SPARE: usize = 16;
 /// Sums kept apart, to break the dependency of one addition on the last.
 const CHAINS: usize = 4;
@@ -306,7 +306,7 @@ fn add_line<S: Simd, U: Real, T: Real, const V: usize>(
     }
 }
 
-/// The same for lines of one number, in the precision of `A`.
+/// Inner product of a row and `b`, lines of one number, in the precision of `A`.
 #[inline(always)]
 fn dot<A: Real, U: Real, T: Real>(Row { index, value }: Row<'_, U>, b: &[T]) -> f64 {
     let mut sums = [A::default(); CHAINS];

@@ -1,4 +1,4 @@
-//! How weights lie in memory and how rows meet them.
+//! Layouts of weights in memory, and their products with rows.
 //!
 //! [`weights`] says what a layout can do with one row: [`lines`] are for sparse rows, [`class_major`]
 //! for dense ones. [`tiles`] and [`lines`] meet many rows at a time.

@@ -81,7 +81,7 @@ impl Tiles {
         stored.saturating_add(if self.dense { 0 } else { SPARE })
     }
 
-    /// Where weight `(score, column)` is stored.
+    /// Index of weight `(score, column)`.
     pub fn position(&self, score: usize, column: usize) -> usize {
         if self.dense {
             score * self.columns + column

@@ -32,7 +32,7 @@ pub trait WeightLayout: Copy + Send + Sync {
     fn stored(&self) -> usize;
     /// Length of a score buffer (classes, padded).
     fn padded_classes(&self) -> usize;
-    /// Where weight `(class, column)` is stored.
+    /// Index of weight `(class, column)`.
     fn position(&self, class: usize, column: usize) -> usize;
     /// `scores[k] = <w_k, row>`; padding is written with zeros.
     fn scores<S: Simd, T: Real>(&self, simd: S, row: Row<'_, T>, w: &[T], scores: &mut [T]);

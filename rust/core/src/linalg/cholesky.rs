@@ -18,7 +18,7 @@ pub struct Cholesky {
 }
 
 impl Cholesky {
-    /// Of the matrix whose upper triangle is given row by row; `None` where it is not positive definite.
+    /// Factors the matrix with this upper triangle, row by row; `None` if not positive definite.
     ///
     /// # Errors
     /// No memory.

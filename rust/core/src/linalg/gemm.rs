@@ -1,8 +1,8 @@
-//! What the designs need of a precision beyond [`Real`]: matrix products by the `gemm` crate.
+//! Matrix products in each precision, by the `gemm` crate.
 
 use crate::simd::Real;
 
-/// What the designs need of a precision beyond [`Real`].
+/// Precision with matrix products.
 pub trait Product: Real {
     /// The slice itself where it already has this precision.
     fn borrow(x: &[f32]) -> Option<&[Self]>;

@@ -104,7 +104,7 @@ impl<T: Real> Packed<T> {
         Ok(())
     }
 
-    /// The same for one sparse row, whose columns increase.
+    /// [`Self::multiply`] for one sparse row, whose columns increase.
     ///
     /// # Errors
     /// No memory.

@@ -16,7 +16,7 @@
 use crate::numeric::ROUNDOFF;
 use crate::simd::Real;
 
-/// How far rounding can move the computed `q`, per unit of the largest `z_k`
+/// Largest change of the computed `q` by rounding, per unit of the largest `z_k`
 /// (`docs/proofs/objective_perturbation.md`, Statement D).
 pub fn rounding(scores: usize) -> f64 {
     let k = scores as f64;
@@ -35,7 +35,7 @@ pub fn gradient<T: Real>(
     let own = scores[label].wide();
     for (k, s) in scores.iter_mut().enumerate() {
         let z = margin + (s.wide() - own);
-        // Below zero nothing is to be lowered; the own class is no rival.
+        // Below zero nothing is lowered; the own class is no rival.
         *s = T::near(if k == label { 0.0 } else { z.max(0.0) });
     }
     let u = mean_above(scores);
@@ -59,7 +59,7 @@ pub fn gradient<T: Real>(
 fn mean_above<T: Real>(z: &[T]) -> f64 {
     let (mut u, mut members) = (0.0, usize::MAX);
     loop {
-        // What the additions lose is added at the end: the sum is good to two roundings.
+        // Rounding errors of the additions are added at the end: the sum is good to two roundings.
         let (mut sum, mut lost, mut above) = (0.0, 0.0, 0);
         for z in z.iter().map(|z| z.wide()).filter(|z| *z > u) {
             let next = sum + z;

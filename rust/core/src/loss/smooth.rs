@@ -26,7 +26,7 @@ use crate::loss::margin_distance;
 use crate::numeric::ROUNDOFF;
 use crate::simd::{Real, Simd};
 
-/// Which loss.
+/// Kind of loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Softmax with a margin, over K >= 2 scores.
@@ -50,7 +50,7 @@ pub enum Kind {
 /// A loss with its parameters.
 #[derive(Debug, Clone, Copy)]
 pub struct SmoothLoss {
-    /// Which loss.
+    /// Kind of loss.
     pub kind: Kind,
     /// `tau`.
     pub smoothing: f64,
@@ -224,7 +224,7 @@ impl SmoothLoss {
         }
     }
 
-    /// How sure the softmax is of the first largest score, or whether that is of the own class.
+    /// Softmax probability of the first largest score, or whether that is of the own class.
     fn answer<T: Real>(&self, label: usize, scores: &mut [T], state: &mut [f32]) {
         // The one score of two classes is that of the second; the first has 0.
         let first = if self.scores == 1 { 0.0 } else { f64::MIN };
@@ -259,7 +259,7 @@ impl SmoothLoss {
     fn softmax<T: Real>(&self, label: usize, scores: &mut [T], state: &mut [f32]) {
         let inverse = 1.0 / self.smoothing;
         let own = scores[label].wide();
-        // Of the other classes only: with the own one among them, a margin of a thousand smoothings
+        // Other classes only: with the own one among them, a margin of a thousand smoothings
         // would leave no weight that does not underflow.
         let others = scores[..label].iter().chain(&scores[label + 1..]);
         let rival = others.fold(f64::MIN, |top, s| top.max(s.wide()));

@@ -44,7 +44,7 @@ pub fn discrete_gaussian(
     })
 }
 
-/// The law, and what its sampler needs to know of it.
+/// The law, and precomputed numbers of its sampler.
 #[derive(Debug, Clone, Copy)]
 pub struct DiscreteGaussian {
     sigma: u64,

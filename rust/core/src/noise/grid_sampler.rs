@@ -44,7 +44,7 @@ pub(crate) fn look<S: Staircase>(scale: &GridScale, word: u64) -> (i64, bool) {
     let mantissa = u128::from(scale.mantissa);
     let code = S::SLOTS[(word >> (S::CELL_BITS + 1)) as usize];
     let x = u64::from(code) << S::CELL_BITS | word & ((1 << S::CELL_BITS) - 1);
-    // As GridScale::round_at, with zeros below x (6 bits of them in Shipped).
+    // Like GridScale::round_at, with zeros below x (6 bits of them in Shipped).
     let zeros = LOOK_BITS - S::POSITION_BITS;
     let low = mantissa * u128::from(x << zeros) + (1u128 << (shift - 1));
     // One unit of 2^-POSITION_BITS, less the smallest step.

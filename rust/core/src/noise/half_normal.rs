@@ -37,7 +37,7 @@ pub trait Staircase {
     const SQUARINGS: u32;
     /// More than the error of [`density`].
     const DENSITY_ERROR: u64;
-    /// What the error bounds of [`below_edge`] add up to, in units of `2^(2 - WORD_BITS)`.
+    /// Sum of the error bounds of [`below_edge`], in units of `2^(2 - WORD_BITS)`.
     const MARGIN: u64;
     /// Bits of the comparison with no further digits.
     const PRECISION: usize;
@@ -251,7 +251,7 @@ pub fn below_edge<S: Staircase>(j: usize, offset: u64, height: u64) -> Option<bo
 
 /// Whether a point lies under the density, with as many digits as it takes.
 ///
-/// As [`below_density_of`], with all digits that follow from `digit`.
+/// Like [`below_density_of`], with all digits that follow from `digit`.
 #[cold]
 pub fn below_density<S: Staircase>(
     x: u128,
@@ -281,7 +281,7 @@ pub fn below_density_of<S: Staircase>(
     mut extend: impl FnMut(&mut Vec<u32>, &mut Vec<u32>),
 ) -> bool {
     let mut v_digits = Vec::new();
-    // Where the strip is 2^-i high, the first comparison that can tell has i more bits.
+    // If the strip is 2^-i high, the first comparison that can decide has i more bits.
     let mut n = height.shift as usize / 32;
     loop {
         while x_digits.len() < n {

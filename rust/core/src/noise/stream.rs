@@ -62,7 +62,7 @@ impl Key {
         Ok(Self { bytes })
     }
 
-    /// The key of a seed. Anyone who knows the seed knows the noise: for tests only.
+    /// The key of a seed. A known seed means known noise: for tests only.
     pub fn from_seed(seed: u64) -> Self {
         Self::derived(seed, SEED_DOMAIN)
     }
@@ -129,7 +129,7 @@ pub struct Stream {
     state: [u32; WORDS],
     /// The words made last.
     blocks: [Block; BATCH],
-    /// How many of them are used up.
+    /// Number of used words.
     used: usize,
 }
 

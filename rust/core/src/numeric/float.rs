@@ -1,4 +1,4 @@
-//! What the arithmetic under the proofs needs of a float, so that tests run its very source on every
+//! Float operations behind the proofs: a trait, so that tests run this very source on every
 //! number of a small format; and sums and products with their rounding errors.
 
 use std::ops::{Add, AddAssign, Div, Mul, Sub};

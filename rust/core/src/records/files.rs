@@ -1,6 +1,6 @@
 //! Dense records in files, where memory has no room for them: entries in one, classes in another.
 //!
-//! What is read is checked as if it came from anywhere: entries are multiples of [`ROW_GRID`], norms
+//! Files are not trusted: entries are multiples of [`ROW_GRID`], norms
 //! are computed anew from their squares, which are exact, and are at most 1. So a file that was
 //! changed is refused, or holds other rows within the same bounds, and no sum moves further than
 //! `docs/proofs/gradient_perturbation.md` says.
@@ -98,7 +98,7 @@ impl Records {
     }
 }
 
-/// Writes the norms of rows; false where a row is none of a record.
+/// Writes the norms of rows; false if a row cannot be one of a record.
 struct Norms<'p> {
     value: &'p [f32],
     norm: &'p mut [f32],

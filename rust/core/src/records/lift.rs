@@ -53,7 +53,7 @@ impl Records {
         let (got, expected) = (self.columns, map.settings().features);
         let message = format_args!("expected rows of {expected}, got {got}");
         require(got == expected, "map", message)?;
-        // What the map needs is made here, where a lack of memory is an error.
+        // Tables of the map are made here, where a lack of memory is an error.
         let prepared = map.single()?;
         let outputs = prepared.outputs();
         let rows = if stored {

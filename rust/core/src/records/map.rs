@@ -26,7 +26,7 @@ pub struct RowMap<'a> {
     pub scale: Option<&'a [f64]>,
     /// Least entry after scaling, or minus infinity.
     pub low: f64,
-    /// The same for each column, in place of `low`.
+    /// Smallest entries by column, in place of `low`.
     pub floor: Option<&'a [f64]>,
     /// Largest entry after scaling, or infinity.
     pub high: f64,
@@ -47,7 +47,7 @@ pub(crate) struct Prepared {
     scale: Vec<f64>,
     low: Vec<f64>,
     high: f64,
-    /// What is appended to a row: at most one entry.
+    /// Constant appended to a row: at most one entry.
     constant: Option<f64>,
     /// `1 / data_norm`, or infinity if `unit`.
     most: f64,
@@ -104,7 +104,7 @@ impl Prepared {
         self.scale.len() + self.added()
     }
 
-    /// How many of them are constant.
+    /// Number of constants added.
     pub(crate) fn added(&self) -> usize {
         usize::from(self.constant.is_some())
     }
@@ -241,7 +241,7 @@ fn all_finite<T: Copy + Into<f64>>(x: &[T]) -> bool {
     x.iter().fold(true, |all, x| all & (*x).into().is_finite())
 }
 
-/// Where one part of the rows goes.
+/// Destination of one part of the rows.
 pub(crate) enum Room<'p> {
     /// Rows that are dense, one after the other.
     Dense(&'p mut [f32]),

@@ -1,4 +1,4 @@
-//! Who owns the rows, and what they weigh.
+//! Owners of the rows, and weights.
 //!
 //! A person of several rows adds one vector to a sum, and that vector is bounded as a whole: the
 //! rows of a person are summed in their order, what came out is shortened to the bound, rounded
@@ -28,7 +28,7 @@ pub struct Owners {
 
 /// Rows of a person whose inner products are kept, at most: as many as a descent takes at a time.
 const MAX_ROWS: usize = 64;
-/// They are kept where they are no more numbers than this many for an entry of the rows, and some.
+/// Kept if they are no more numbers than this many per entry of the rows, and some.
 const PRODUCTS_PER_ENTRY: usize = 2;
 /// Persons whose products are computed at a time.
 const TOGETHER: usize = 64;
@@ -44,7 +44,7 @@ pub(crate) struct Products {
     pub length: f64,
     /// Those of so many persons one after the other.
     value: Vec<Vec<f64>>,
-    /// Where those of each person are among them.
+    /// Range of each person among them.
     range: Vec<Range<u32>>,
 }
 
@@ -58,7 +58,7 @@ impl Products {
 }
 
 impl Owners {
-    /// Of `rows` rows: the first row of each person of several, in order, with `rows` at the end;
+    /// Owners of `rows` rows: first row of each person of several, in order, then `rows`;
     /// and all weights, none for 1 each.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub struct Records {
     pub norm: Vec<f32>,
     /// Number of classes.
     pub n_classes: usize,
-    /// Who owns the rows.
+    /// Owners of the rows, and weights.
     pub owners: Owners,
 }
 

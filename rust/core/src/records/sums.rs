@@ -173,10 +173,10 @@ struct PersonGrams {
     block: Vec<f64>,
     /// Its sum of outer products, in integers.
     own: Vec<f64>,
-    /// Of the last persons before, at most [`EXACT_ROWS`], in units of [`GRAM_UNIT`].
+    /// Sum over the last persons, at most [`EXACT_ROWS`], in units of [`GRAM_UNIT`].
     partial: Vec<f64>,
     added: usize,
-    /// Of all before those.
+    /// Sum over all persons before those.
     total: Vec<i128>,
 }
 
@@ -188,7 +188,7 @@ impl PersonGrams {
         !(self.next.is_empty() && self.rows.is_empty())
     }
 
-    /// Goes on for some milliseconds.
+    /// Continues for some milliseconds.
     fn advance(&mut self, records: &Records) {
         let (mut left, d) = (2 * BLOCK_ROWS, records.columns);
         while left > 0 && self.has_work() {

@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// How many rows of up to three numbers of `BITS` bits leave the bound once clipped to it.
+    /// Number of rows of up to three `BITS`-bit numbers that exceed the bound they are clipped to.
     fn longer<const BITS: u32, const MARGIN: bool>(
         lengths: std::ops::RangeInclusive<usize>,
         (low, high): (i32, i32),

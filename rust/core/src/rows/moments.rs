@@ -24,9 +24,9 @@ const UNITS: f64 = 1_048_576.0;
 /// Sums of the columns of the mapped rows, in units of [`MOMENT_GRID`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ColumnMoments {
-    /// Of the entries.
+    /// Sums of the entries.
     pub first: Vec<i64>,
-    /// Of their squares, each rounded up to a whole unit.
+    /// Sums of their squares, each rounded up to a whole unit.
     pub second: Vec<i64>,
 }
 
@@ -109,7 +109,7 @@ struct Share {
     range: Range<usize>,
     first: Vec<f64>,
     second: Vec<f64>,
-    /// How many entries of each column were stored.
+    /// Number of stored entries of each column.
     stored: Vec<u64>,
     /// Whether all entries were finite.
     finite: bool,

@@ -45,7 +45,7 @@ impl CsrIndex<'_> {
     }
 }
 
-/// How the values lie in memory.
+/// Memory layout of the values.
 #[derive(Debug, Clone, Copy)]
 pub enum Layout<'a> {
     /// C order, every entry stored.
@@ -352,7 +352,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Where the stored entries of row `i` are.
+    /// Indices of the stored entries of row `i`.
     pub(crate) fn range(&self, i: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Dense => i * self.n_features..(i + 1) * self.n_features,

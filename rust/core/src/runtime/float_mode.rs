@@ -1,4 +1,4 @@
-//! How a thread rounds and what it does with subnormal numbers: the same wherever we compute.
+//! Rounding and subnormal mode of a thread: the same wherever we compute.
 
 /// The registers that say how a thread rounds and what it does with subnormal numbers: on x86-64
 /// MXCSR and, 32 bits higher, the control word of x87, with which libraries still compute norms.

@@ -1,4 +1,4 @@
-//! How a caller stops a long computation.
+//! Interruption of a long computation by the caller.
 
 use crate::error::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -16,7 +16,7 @@ pub fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
     })
 }
 
-/// Makes room for `len` more entries, with as much again to spare where there is none.
+/// Makes room for `len` more entries; if it has to grow, for as many again.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
@@ -73,7 +73,7 @@ pub fn resize<T: Clone + Default>(vec: &mut Vec<T>, len: usize) -> Result<()> {
     Ok(())
 }
 
-/// What an iterator of known length gives.
+/// Collects an iterator of known length.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// How often a caller that waits for other threads looks at its interrupt.
+/// Interval at which a caller that waits for other threads polls its interrupt.
 const WATCH_PERIOD: Duration = Duration::from_millis(10);
 
 /// Stack of a thread for work that calls deeply: a caller's own may have as little as 64 kB.
@@ -24,7 +24,7 @@ fn large_stack() -> std::thread::Builder {
         .stack_size(LARGE_STACK)
 }
 
-/// What a thread that cannot be started is: there was no memory for its stack.
+/// Error of a thread that cannot be started: there was no memory for its stack.
 fn no_stack<E>(_: E) -> Error {
     Error::OutOfMemory { bytes: LARGE_STACK }
 }
@@ -45,7 +45,7 @@ fn relay(wait: &Receiver<()>, interrupt: &dyn Interrupt, stopped: &AtomicBool) {
 /// A thread that cannot be started; the errors of `work`.
 ///
 /// # Panics
-/// As `work` does.
+/// If `work` panics.
 pub fn on_large_stack<R: Send>(
     interrupt: &dyn Interrupt,
     work: impl FnOnce(&dyn Interrupt) -> Result<R> + Send,
@@ -74,7 +74,7 @@ pub fn on_large_stack<R: Send>(
 /// A thread that cannot be started; [`Error::Interrupted`]; the errors of `work`.
 ///
 /// # Panics
-/// As `work` does.
+/// If `work` panics.
 pub(crate) fn left_when_stopped<R: Send + 'static>(
     interrupt: &dyn Interrupt,
     work: impl FnOnce() -> Result<R> + Send + 'static,
@@ -121,8 +121,8 @@ pub fn each_task<T: Send>(
     })
 }
 
-/// What `count` independent problems give: `size` numbers each, one problem after the other and zeros
-/// where there are none, and what else `solve` tells of each. One thread solves a problem.
+/// Solves `count` independent problems; returns `size` numbers each, one problem after the other,
+/// zeros where there are none, and what else `solve` returns. One thread solves a problem.
 ///
 /// # Errors
 /// Threads out of range; no memory; an interrupt; the errors of `solve`.

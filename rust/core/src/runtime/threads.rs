@@ -108,7 +108,7 @@ fn lock() -> Option<MutexGuard<'static, Vec<SharedPool>>> {
 /// Milliseconds to wait for the list: starting a pool of a thousand threads takes less.
 const LOCK_TRIES: usize = 200;
 
-/// Blocks handed to the pool before the interrupt is looked at again, per thread.
+/// Blocks handed to the pool between two checks of the interrupt, per thread.
 const WAVE: usize = 4;
 
 /// `work(block)` for every block, results in block order.
@@ -162,7 +162,7 @@ pub(super) fn share(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Syn
     pool.install(|| (0..count).into_par_iter().with_max_len(1).for_each(work));
 }
 
-/// What one block alone uses, so that it never waits.
+/// Locks a slot that only one block uses, so that it never waits.
 pub(super) fn own<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

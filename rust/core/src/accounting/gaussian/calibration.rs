@@ -25,7 +25,7 @@ const SMALL_STRIDES: usize = 12;
 /// Newton stops when the residual is this many roundoffs of delta.
 const CLOSE: f64 = 64.0 * f64::EPSILON;
 
-/// What a candidate value gives.
+/// Result for a candidate value.
 struct Probe {
     /// Logarithm by which delta is above the target: at most 0 when the candidate is safe.
     excess: f64,

@@ -34,10 +34,10 @@ const ARGUMENT_ERROR: f64 = 1.0 / (1u128 << 100) as f64;
 /// `exp(-t)` is below half the smallest double from here on.
 const LARGEST_EXPONENT: f64 = 800.0;
 
-/// What covers the rounding of a product that leaves the normal range.
+/// Covers the rounding of a product that leaves the normal range.
 const UNDERFLOW: f64 = 1e-322;
 
-/// Which side of one half `delta` lies on decides which side is computed.
+/// The side of one half on which `delta` lies; decides which formula is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Side {
     /// `delta = scale * bar * exp(-t)`.
@@ -216,7 +216,7 @@ impl CurvePoint {
         }
     }
 
-    /// How far `delta` is above `target`, as a logarithm, and zero or less exactly when
+    /// Logarithmic excess of `delta` over `target`; zero or less exactly when
     /// [`Self::delta`] is at most `target`. Large values are only roughly right.
     pub(super) fn excess(&self, target: f64) -> f64 {
         let (value, wanted, sign) = match self.side {

@@ -78,7 +78,7 @@ pub(super) fn profile(
     Ok(points)
 }
 
-/// A noise that is enough by the joint bound, where it is known.
+/// A noise that is enough by the joint bound, if known.
 pub(super) fn joint_sigma(
     law: Law,
     relation: Relation,

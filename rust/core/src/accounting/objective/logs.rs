@@ -6,7 +6,7 @@ use crate::numeric::normal::mills;
 /// `ln sqrt(2 pi)`.
 pub(super) const LOG_ROOT_TWO_PI: f64 = 0.918_938_533_204_672_8;
 
-/// Stands for the logarithm of zero.
+/// Represents the logarithm of zero.
 pub(super) const NOTHING: f64 = f64::NEG_INFINITY;
 
 /// `ln(e^a + e^b)`, rounded up.
@@ -49,7 +49,7 @@ pub(super) fn log_gaussian(e: f64, mu: f64) -> f64 {
     gaussian::log_delta(e.clamp(-f64::MAX, f64::MAX), sigma).unwrap_or(0.0)
 }
 
-/// The same for `X ~ N(mean, deviation^2)`.
+/// [`log_gaussian`] for `X ~ N(mean, deviation^2)`.
 pub(super) fn log_gaussian_of(e: f64, mean: f64, deviation: f64) -> f64 {
     let shifted = e - mean + 0.5 * deviation * deviation;
     // The shift costs a few roundings, the curve grows with the deviation and falls with e.

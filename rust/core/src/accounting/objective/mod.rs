@@ -39,7 +39,7 @@ const LARGEST_T: f64 = 1e50;
 const MIN_T: f64 = 1e-100;
 const LARGEST_KAPPA: f64 = 1e100;
 
-/// Which gradients and curvatures one record can have.
+/// Set of gradients and curvatures that one record can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
     /// Softmax with a margin over this many classes, at least 2, one score each.
@@ -64,7 +64,7 @@ pub enum Law {
     },
 }
 
-/// Which data sets are neighbours.
+/// Neighbouring relation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// One has a record more.

@@ -130,7 +130,7 @@ impl OneScore {
         if second.0 < best.0 { second } else { best }
     }
 
-    /// Where the infimum changes from one interval to the other, if it does between `low` and `high`.
+    /// Place where the infimum changes intervals, if it does between `low` and `high`.
     fn jump(&self, mut low: f64, mut high: f64) -> Option<f64> {
         self.concave[1]?;
         let first_is_best = |v: f64| {

@@ -13,10 +13,10 @@ const MAX_STEPS: usize = 200;
 /// Relative width at which the search for `sigma` ends.
 const TOLERANCE: f64 = 1e-12;
 
-/// The same where the curve comes from a convolution, whose own error is larger.
+/// Tolerance where the curve comes from a convolution, whose own error is larger.
 const COARSE_TOLERANCE: f64 = 1e-9;
 
-/// How the Jacobian's share depends on the noise.
+/// Dependence of the Jacobian's share on the noise.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Curvature {
     /// [`Jacobian::Kappa`], the same for every noise.
@@ -55,7 +55,7 @@ struct NoiseSearch<'a> {
 }
 
 impl NoiseSearch<'_> {
-    /// By how much the logarithm of delta is above the target; at most 0 exactly when `sigma` is enough.
+    /// Logarithmic excess of delta over the target; at most 0 exactly when `sigma` is enough.
     fn excess(&self, sigma: f64) -> Result<f64> {
         self.interrupt.check()?;
         let t = (1.0 / sigma).next_up();
@@ -69,7 +69,7 @@ impl NoiseSearch<'_> {
         })
     }
 
-    /// The least noise by the bounds in short form; nothing when none below 1e300 is enough.
+    /// The least noise by the bounds in short form; `None` if none below 1e300 is enough.
     fn closed_sigma(&self) -> Result<Option<f64>> {
         let constant = match self.curvature {
             Curvature::Given(constant) => constant,
@@ -89,7 +89,7 @@ impl NoiseSearch<'_> {
         }
     }
 
-    /// A noise that is not enough and one that is, with their excesses; nothing when none is enough.
+    /// A noise that is not enough and one that is, with their excesses; `None` if none is enough.
     fn bracket(&self, guess: f64) -> Result<Option<[(f64, f64); 2]>> {
         let mut at = (guess, self.excess(guess)?);
         let mut factor = 1.1;

@@ -33,7 +33,7 @@ pub(super) struct StepLaw {
     pub log_beyond: f64,
 }
 
-/// How the masses of normal cells of loss width `eta` are split.
+/// Splits the masses of normal cells of loss width `eta`.
 struct Splitter {
     eta: f64,
     /// Place in the cell, weight for its left end, weight for its right end.

@@ -52,14 +52,14 @@ const MAX_STEP_DOWN: f64 = 0.7;
 const FINER: f64 = 5e-2;
 const MUCH: f64 = 0.3;
 
-/// Where a noise that should be enough is not: least and largest first step to a larger one, the
-/// power of the noise with which epsilon falls at least there, and most steps.
+/// If noise that should be enough is not: least and largest first step to more noise, least power
+/// of the noise with which epsilon falls there, and most steps.
 const MIN_STRIDE: f64 = 1e-15;
 const MAX_STRIDE: f64 = 1e-2;
 const FALL: f64 = 8.0;
 const MAX_STRIDES: u32 = 8;
 
-/// What is left of an interval, halved while it `is_wide`, around where `enough` begins to hold.
+/// Halves an interval around the threshold of `enough` while it `is_wide`.
 fn halved(
     (mut low, mut high): (f64, f64),
     is_wide: impl Fn(f64, f64) -> bool,
@@ -95,7 +95,7 @@ pub(super) fn least(curve: impl Fn(f64) -> Result<f64>, target: f64) -> Result<f
     Ok(halved((low, high), is_wide, enough)?.1)
 }
 
-/// Log of what was found over what was wanted, positive exactly where it is more.
+/// Log of the result over the target, positive exactly if it is larger.
 fn above(found: f64, wanted: f64) -> f64 {
     let log = libm::log(found.max(f64::MIN_POSITIVE)) - libm::log(wanted);
     if found > wanted {
@@ -105,7 +105,7 @@ fn above(found: f64, wanted: f64) -> f64 {
     }
 }
 
-/// What a search over noise multipliers asks for.
+/// Request of a search over noise multipliers.
 struct Wanted<'a> {
     epsilon: f64,
     delta: f64,
@@ -138,7 +138,7 @@ impl Wanted<'_> {
         self.work.get() < MAX_WORK * if width > NEAR { 2 } else { 1 }
     }
 
-    /// How far the proven delta is above the target, and whether a finer grid may prove a smaller one.
+    /// Excess of the proven delta over the target, and whether a finer grid may prove less.
     fn excess(&self, noise: f64, coarse: bool) -> Result<(f64, bool)> {
         let steps = self.steps(noise);
         let found = self.ask(coarse, steps, Question::Epsilon(self.epsilon))?;
@@ -158,11 +158,11 @@ impl Wanted<'_> {
         Ok(found)
     }
 
-    /// How far the proven epsilon is above the target.
+    /// Excess of the proven epsilon over the target.
     fn missing(&self, noise: f64) -> Result<f64> {
         let steps = self.steps(noise);
         let mut most = 0.0;
-        // What the grid of a search shows, the finer one of an answer shows as well.
+        // A bound on the grid of a search holds on the finer one of an answer.
         for coarse in [true, false] {
             let found = self.ask(coarse, steps, Question::Delta(self.delta))?;
             most = above(found.value, self.epsilon);
@@ -211,7 +211,7 @@ impl Wanted<'_> {
         let (mut at, mut slope) = self.guess()?;
         let least = libm::log(MIN_NOISE);
         let (mut low, mut high) = (f64::NEG_INFINITY, self.by_joins()?);
-        // Next to what is known to be enough: rare joins leave a grid nothing to find.
+        // Next to noise known to be enough: with rare joins a grid finds nothing.
         at = at.max(least).min(high - 0.9 * NOISE_WIDTH);
         let mut last: Option<(f64, f64)> = None;
         let (mut coarse, mut fine) = (true, 0);
@@ -275,7 +275,7 @@ impl Wanted<'_> {
         Ok((noise, self.missing(noise)?))
     }
 
-    /// How far the proven epsilon is above the target, or where it is not, how far delta.
+    /// Excess of the proven epsilon over the target or, if none, that of delta.
     fn lacking(&self, noise: f64) -> Result<f64> {
         let missing = self.missing(noise)?;
         if missing > 0.0 {
@@ -292,9 +292,9 @@ impl Wanted<'_> {
             if missing <= 0.0 || noise >= MAX_NOISE {
                 break;
             }
-            // As much more noise as is missing is usually enough, and often too much.
+            // That much more noise is usually enough, and often too much.
             let asked = missing.min((missing / FALL).max(MAX_STRIDE));
-            // What a straight line through the last two shows, and a little more.
+            // A straight line through the last two, and a little more.
             let by_line = match last {
                 Some(more) if more > missing => 1.2 * missing * stride / (more - missing),
                 _ => 0.0,

@@ -40,9 +40,9 @@ pub(super) struct Curve {
     /// Mass at infinity, and that with the mass above the window; not scaled.
     pub(super) infinite: f64,
     above: f64,
-    /// What true losses lie above nominal ones at most.
+    /// Largest excess of true losses over nominal ones.
     drift: f64,
-    /// Logarithm of what rounding may have taken off.
+    /// Logarithm of the largest rounding error downwards.
     error: f64,
     /// Upper bound on `ln E exp(tilt loss)` of the finite masses, at the plan's tilt.
     pub(super) log_moment: f64,
@@ -137,7 +137,7 @@ struct Product {
     /// Sum of `times ln |.|`, of `times arg`.
     log_size: Vec<f64>,
     angle: Vec<f64>,
-    /// The same with the error added to each size, and the sum of relative errors.
+    /// `log_size` with the error added to each size, and the sum of relative errors.
     log_bound: Vec<f64>,
     relative: Vec<f64>,
 }

@@ -27,7 +27,7 @@ const FINE: [[f64; 2]; 6] = [
 /// A share of the largest width of a piece below which three nodes are enough.
 const COARSE_SHARE: f64 = 0.02;
 
-/// What one mass can lose to underflow.
+/// Largest part of one mass lost to underflow.
 const LOST: f64 = 1e-300;
 
 /// The law of a privacy loss on multiples of `step`, under the pair's first law.
@@ -399,7 +399,7 @@ fn with_ends(
     })
 }
 
-/// As [`discretise`] for a pair that turns into itself when its laws change places.
+/// [`discretise`] for a pair that turns into itself when its laws change places.
 fn discretise_symmetric(
     pair: &Pair,
     step: f64,

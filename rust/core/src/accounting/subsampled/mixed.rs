@@ -17,8 +17,8 @@ use crate::runtime::interrupt::Interrupt;
 /// Share of delta that cutting off tails may cost.
 const CUT: f64 = 1e-7;
 
-/// The same where the losses are too far apart for a grid of the step that is wanted, and how often
-/// the tails are then cut anew.
+/// [`CUT`] if losses are too far apart for a grid of the desired step, and the number of new
+/// cuts of the tails.
 const CUT_FROM_LONG: f64 = 1e-4;
 const MAX_CUTS: usize = 3;
 
@@ -38,16 +38,16 @@ const FALL: f64 = 5.0;
 const POINTS: usize = 256;
 const LAST_TABLE: f64 = 16.0;
 
-/// What a table may give over a grid for one epsilon, where the estimate is poor.
+/// Largest ratio of a table to a grid for one epsilon, if the estimate is poor.
 const CLOSE: f64 = 1.01;
 
-/// What is far below an estimate, or a grid for one epsilon.
+/// Below this share of an estimate, or of a grid for one epsilon, counts as far below.
 const FAR_BELOW: f64 = 0.5;
 
 /// Largest ratio of neighbours in a table: a chord is then above the curve by at most 0.2 %.
 const STEEPEST: f64 = 1.1;
 
-/// How far the result may be from its estimate: as a share of epsilon, in the log of delta.
+/// Largest distance of the result from its estimate: as a share of epsilon, in the log of delta.
 const TRUSTED: (f64, f64) = (0.95, 0.3);
 
 /// Events that compose to more than a closed form.
@@ -135,7 +135,7 @@ impl Grid {
     }
 }
 
-/// What a composition is computed from: the deciding direction is the first.
+/// Inputs of a composition; the deciding direction is first.
 struct Prepared {
     atoms: Vec<(Atoms, f64)>,
     tail: f64,
@@ -388,7 +388,7 @@ impl Composition {
             .value)
     }
 
-    /// Most of what is near an estimate.
+    /// Largest delta that is near an estimate.
     fn trusted(&self, log_delta: f64) -> f64 {
         libm::exp(log_delta + TRUSTED.1) + self.infinite()
     }
@@ -452,7 +452,7 @@ impl Composition {
                 *largest = largest.max(delta.min(most));
             }
         }
-        // Where the estimate is poor, or any grid of this size coarse, grids for single epsilons tell.
+        // If the estimate is poor, or any grid of this size coarse, use grids for single epsilons.
         let (log_delta, _) = self.estimate(epsilons[POINTS / 2], interrupt)?;
         let mut is_close = deltas[POINTS / 2] > self.trusted(log_delta);
         for at in [POINTS / 8, POINTS / 2, POINTS - POINTS / 8] {
@@ -463,7 +463,7 @@ impl Composition {
                 deltas[at] <= CLOSE * self.by_one_grid(goal, tail, limits, interrupt)?
             };
         }
-        // Where the estimate is far above, grids for single epsilons may be of no use.
+        // If the estimate is far above, grids for single epsilons may be of no use.
         let poor = deltas[POINTS] < FAR_BELOW * end;
         let is_better = poor && {
             let (_, tail) = self.estimate(high, interrupt)?;
@@ -498,7 +498,7 @@ impl Composition {
             Question::Epsilon(_) => None,
             Question::Delta(left) => Some(left),
         };
-        // What a search finds is where an answer begins: an answer is never larger.
+        // An answer begins at the result of a search: it is never larger.
         let mut limits = OF_SEARCH;
         let mut answer = Answer::from(f64::INFINITY);
         let mut value = f64::INFINITY;
@@ -706,7 +706,7 @@ impl OneWay<'_> {
         Ok(found.map(|(e, delta)| delta.min(chernoff(*e))).collect())
     }
 
-    /// As [`Self::deltas`], the least epsilon at `delta`.
+    /// Like [`Self::deltas`]: the least epsilon at `delta`.
     fn epsilon(&self, delta: f64, interrupt: &dyn Interrupt) -> Result<f64> {
         let curve = compose(&self.parts, &self.plan, interrupt)?;
         let tilt = self.plan.tilt;

@@ -29,7 +29,7 @@ pub use calibrate::noise_multiplier;
 /// Below this noise a sampled record counts as revealed.
 const MIN_NOISE: f64 = 0.03;
 
-/// The same of a Gaussian release among other events: its loss is 5000 and more.
+/// Least sigma of a Gaussian release among other events: its loss is 5000 and more.
 const MIN_SIGMA: f64 = 0.01;
 
 /// Most steps of one event.
@@ -123,7 +123,7 @@ pub fn epsilon(
     Ok(answer(Effort::default(), steps, question, replace_one, interrupt)?.value)
 }
 
-/// How closely an answer is looked for; on grids alone what costs less is never less.
+/// Effort for an answer; with grids alone, less effort never gives a smaller answer.
 #[derive(Debug, Clone, Copy, Default)]
 struct Effort<'a> {
     /// Whether the grid of a search will do.
@@ -214,7 +214,7 @@ pub struct LossDistribution {
 
 #[derive(Debug)]
 enum Kind {
-    /// Noise over sensitivity of one Gaussian release; `None`: nothing is released.
+    /// Noise over sensitivity of one Gaussian release; `None` if there is no release.
     Gaussian(Option<f64>),
     Step(Subsampled, bool),
     Concentrated(f64),

@@ -163,7 +163,7 @@ impl Pair {
         }
     }
 
-    /// Where the loss is `loss`, to within [`Self::drift`]; minus infinity when it is above
+    /// Place with the loss `loss`, to within [`Self::drift`]; minus infinity if the loss is above
     /// `loss` everywhere.
     pub(super) fn position(&self, loss: f64) -> f64 {
         if !self.replace {
@@ -243,7 +243,7 @@ impl Pair {
         logistic(a - self.half + self.log_odds)
     }
 
-    /// What [`Place::rise`] needs to know about `u`.
+    /// Precomputed numbers of `u` for [`Place::rise`].
     pub(super) fn place(&self, u: f64) -> Place {
         let share = |u: f64| Share::new(u * self.inverse - self.half + self.log_odds);
         Place {

@@ -1,6 +1,6 @@
-//! Where to look: tilt, window and step of a composition, from its cumulants.
+//! Tilt, window and step of a composition, from its cumulants.
 //!
-//! Nothing here needs to be exact. What a poor choice costs is tightness, never validity.
+//! Nothing here needs to be exact. A poor choice costs tightness, never validity.
 
 use crate::Result;
 use crate::accounting::gaussian::{self, DENSITY_AT_ZERO};
@@ -22,7 +22,7 @@ const NEAR_LARGEST: f64 = 0.98;
 /// Steps of the bisection for the tilt.
 const BISECTIONS: usize = 44;
 
-/// Log of the mass that may fall out of the window, relative to what is looked for.
+/// Log of the mass that may fall out of the window, relative to the target.
 const LEFT_OUT: f64 = -16.0;
 
 /// Least deviation that is reckoned with, relative to the mean.
@@ -37,7 +37,7 @@ const CHEAPER: f64 = 2.0;
 /// Largest step over the root mean square deviation of one composed step.
 const SMOOTH: f64 = 0.1;
 
-/// What a grid that is coarser than a direction's own may add to its cumulant.
+/// Largest increase of a direction's cumulant by a grid coarser than its own.
 const COARSE: f64 = 0.1;
 
 /// Losses further apart than this have ratios that leave the range of the numbers when squared.
@@ -67,7 +67,7 @@ pub(super) const LARGEST: Limits = Limits {
     length: 1_048_576.0,
 };
 
-/// What the caller asks for.
+/// Question of the caller.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Question {
     /// `delta` at this epsilon.
@@ -115,11 +115,11 @@ pub(super) struct At {
     pub(super) deviation: f64,
 }
 
-/// How to compute one direction.
+/// Plan of one direction.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DirectionPlan {
     pub(super) tilt: f64,
-    /// The tilted mean, next to the epsilon looked for.
+    /// The tilted mean, next to the target epsilon.
     pub(super) centre: f64,
     pub(super) bottom: f64,
     pub(super) top: f64,
@@ -243,7 +243,7 @@ impl Cumulants {
         Ok(self.at(high))
     }
 
-    /// The tilt that moves the mean to what is looked for.
+    /// The tilt that moves the mean to the target.
     pub(super) fn saddle(&self, goal: Question, interrupt: &dyn Interrupt) -> Result<At> {
         match goal {
             Question::Epsilon(epsilon) => self.tilt_where(|at| at.mean >= epsilon, interrupt),
@@ -256,7 +256,7 @@ impl Cumulants {
 
     /// Ends of the window around the tilted law, and the tilt of the bound above it.
     ///
-    /// What the tilted law has above its end wraps around to below `asked`.
+    /// The tilted law above its end wraps around to below `asked`.
     fn window(&self, at: &At, asked: f64) -> (f64, f64, f64) {
         let log_delta = at.log_delta().min(0.0);
         let mut best = (f64::NEG_INFINITY, f64::INFINITY, 1.0);
@@ -286,7 +286,7 @@ impl Cumulants {
         Ok(self.with_usual_step(&at, goal))
     }
 
-    /// The same for all epsilons from `low` to `high`, with the tilt for the middle.
+    /// The plan for all epsilons from `low` to `high`, with the tilt for the middle.
     pub(super) fn plan_between(
         &self,
         low: f64,

@@ -32,7 +32,7 @@ use crate::solver::crammer_singer::end_game::proximal::to_alpha;
 use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
 
-/// What [`certify`] finds.
+/// Result of [`certify`].
 pub struct Certificate {
     /// `V^`, the weights rebuilt from the dual point.
     pub weights: Vec<f64>,
@@ -257,12 +257,12 @@ struct GapBlock<'p, 'd, L> {
     margin: f64,
 }
 
-/// What a block adds to Gamma.
+/// Contribution of a block to Gamma.
 #[derive(Default)]
 struct BlockGap {
-    /// As computed.
+    /// Computed value.
     gap: f64,
-    /// Bound on what rounding may have hidden.
+    /// Bound on its rounding error.
     rounding: f64,
     /// Rows that are not safely at their best vertex, with their leads.
     open: Vec<(u32, f64)>,

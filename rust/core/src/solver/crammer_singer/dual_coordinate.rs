@@ -32,7 +32,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks: it depends on
+/// Result of [`solve`]. Everything but `weights` is for tests and benchmarks: it depends on
 /// the data without noise.
 #[derive(Debug, Clone)]
 pub struct CrammerSingerSolution {
@@ -75,7 +75,7 @@ pub fn solve(
 
 /// Classes from which short rows go with lines.
 const MANY: usize = 8;
-/// Rounds of the rough stage at most.
+/// Largest number of rounds of the rough stage.
 const ROUGH_ROUNDS: usize = 150;
 /// Epochs over the rows not at a vertex after each epoch over all active ones.
 const RESTS: usize = 2;
@@ -184,7 +184,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             gap = certificate.gap;
             let inside = certificate.open.iter().filter(|row| row.1 < 0.0).count();
             let few = inside <= self.largest * 9 / 10;
-            // What was slow gives way to the other.
+            // Change the method after slow progress.
             by_points =
                 possible && ((by_points || (last.is_infinite() && !few)) != (gap > SLOW * last));
             last = gap;

@@ -44,7 +44,7 @@ use crate::simd::{Kernel, Simd, dispatch};
 use rayon::ThreadPool;
 use std::sync::Arc;
 
-/// What the caller asks of the solver; plain public numbers.
+/// Settings of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct CrammerSingerSettings {
     /// Number of classes, at least 2.

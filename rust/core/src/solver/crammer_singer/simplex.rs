@@ -138,7 +138,7 @@ pub fn each_above(z: &[f64], least: f64, mut visit: impl FnMut(usize)) {
     }
 }
 
-/// The largest entry and where it is first.
+/// The largest entry and its first index.
 #[inline(always)]
 pub fn largest(z: &[f64]) -> (f64, usize) {
     let mut tops = [f64::NEG_INFINITY; LANES];

@@ -35,13 +35,13 @@ pub struct Frame {
 pub struct Split {
     /// Its upper triangle in svec coordinates.
     pub positive: Vec<f64>,
-    /// Of the negative part.
+    /// Negative part.
     pub negative: Vec<f64>,
-    /// Where the derivative of the projection is diagonal; `None` without a cone.
+    /// Eigenbasis in which the derivative of the projection is diagonal; `None` without a cone.
     pub frame: Option<Frame>,
-    /// How far `positive` may lie from an exactly positive semidefinite matrix.
+    /// Largest distance of `positive` from an exactly positive semidefinite matrix.
     pub positive_error: f64,
-    /// How far `negative` may lie from the normal cone at that matrix.
+    /// Largest distance of `negative` from the normal cone at that matrix.
     pub negative_error: f64,
 }
 

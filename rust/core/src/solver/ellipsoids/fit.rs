@@ -48,7 +48,7 @@ use crate::solver::ellipsoids::points::Objective;
 use crate::solver::ellipsoids::records::Targets;
 use crate::solver::ellipsoids::search::ConeSearch;
 
-/// What the caller asks of the solver; plain public numbers.
+/// Settings of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct EllipsoidSettings<'a> {
     /// Name of the loss: `softmax_margin`, `huber_ww` or `m3`.
@@ -75,7 +75,7 @@ pub struct EllipsoidSettings<'a> {
     pub threads: usize,
 }
 
-/// What [`solve`] returns. Everything but `matrices` and `distance` is for tests and benchmarks:
+/// Result of [`solve`]. Everything but `matrices` and `distance` is for tests and benchmarks:
 /// it depends on the data without noise.
 #[derive(Debug, Clone)]
 pub struct EllipsoidSolution {

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Entries of one block of lifted rows: 256 KiB in double precision.
 const BLOCK_ENTRIES: usize = 1 << 15;
-/// Chunks of records at most.
+/// Largest number of chunks of records.
 const MAX_CHUNKS: usize = 64;
 /// Records a chunk needs at least.
 const MIN_CHUNK: usize = 64;
@@ -54,7 +54,7 @@ pub struct Lifted {
     pool: Option<Arc<ThreadPool>>,
 }
 
-/// What happens to the inner products `<Phi_j, u_i>` of one record.
+/// Map of the inner products `<Phi_j, u_i>` of one record.
 pub trait RecordMap<T>: Sync {
     /// Replaces the inner products by the coefficients of `u_i`; what it returns is added up.
     /// There is `room` for the scores of a record.
@@ -135,7 +135,7 @@ impl Lifted {
         self.pool.as_deref()
     }
 
-    /// Most additions that a term of a sum over records goes through.
+    /// Largest number of additions of a term of a sum over records.
     pub fn sum_depth(&self) -> f64 {
         let longest = self.chunks.iter().map(Range::len).max().unwrap_or(0);
         (longest + self.chunks.len() + 2) as f64
@@ -218,7 +218,7 @@ fn unit(rows: &Rows<'_>) -> f64 {
     libm::ldexp(1.0, 2 * bounds.exponent()) / square * (1.0 - 8.0 * f64::EPSILON)
 }
 
-/// What each entry of the upper triangle is multiplied with, row by row.
+/// Factor of each entry of the upper triangle, row by row.
 fn factors(order: usize, unit: f64) -> Result<Vec<f64>> {
     let mut factors = filled(order * (order + 1) / 2, std::f64::consts::SQRT_2 * unit)?;
     let mut at = 0;

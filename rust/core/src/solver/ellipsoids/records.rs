@@ -1,6 +1,6 @@
 //! The loss of one record: which scores it sees, its gradient and Hessian.
 //!
-//! Of all ellipsoids a record's loss sees its target and those of the other classes, in this
+//! A record's loss depends on its target ellipsoid and those of the other classes only, in this
 //! order: `(K - 1) M + 1` scores. The other ellipsoids of its own class take no part.
 
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::runtime::memory::{copied, mapped, with_capacity};
 use crate::simd::Simd;
 use crate::solver::ellipsoids::lifted::RecordMap;
 
-/// Targets of the records and what each target sees.
+/// Targets of the records, and the scores of each target.
 pub struct Targets {
     /// The loss over the scores that a record sees, its own one first.
     pub loss: SmoothLoss,

@@ -20,9 +20,9 @@ use crate::solver::ellipsoids::cone::Frame;
 use crate::solver::ellipsoids::points::{EllipsoidPoint, Objective};
 use crate::solver::smooth::newton_parts::add;
 
-/// Relative residual of a Newton step at most.
+/// Largest relative residual of a Newton step.
 const LOOSEST: f64 = 0.1;
-/// Products of one Newton step at most.
+/// Largest number of products of one Newton step.
 const MAX_PRODUCTS: usize = 200;
 /// Lengths of a Newton step that are tried.
 const LENGTHS: [f64; 4] = [1.0, 0.5, 0.25, 0.125];
@@ -41,7 +41,7 @@ pub struct ConeSearch<'o, 'p> {
     floor_points: u32,
 }
 
-/// How the search ended.
+/// Result of the search.
 pub struct Found {
     /// The last point; `None` where nothing finite was found.
     pub point: Option<EllipsoidPoint>,

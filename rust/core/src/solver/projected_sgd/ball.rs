@@ -10,7 +10,7 @@
 //! of the `o_m scale_k` since the last rescaling and `lag` takes `share_k` times every change of
 //! `V_k`: each class's sum stays what it was while `V_k` moves.
 //!
-//! How far all of this can be from real arithmetic is bounded in `docs/proofs/projected_sgd.md`.
+//! The distance of all of this from real arithmetic is bounded in `docs/proofs/projected_sgd.md`.
 
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
@@ -25,7 +25,7 @@ const MIN_SCALE: f64 = 0.125;
 /// Covers the roundings of a sum of up to 2^32 lengths.
 const LENGTH_SLACK: f64 = 1e-6;
 
-/// Which set the iterates are projected onto.
+/// Set that the iterates are projected onto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Projection {
     /// One ball for all weights, `||W||_F <= R`.

@@ -19,7 +19,7 @@ pub fn orders(n_rows: u32, epochs: u64, seed: u64, interrupt: &dyn Interrupt) ->
     let message = format_args!("{all} places in all, expected at most {MAX_ORDERED}");
     require(all <= MAX_ORDERED, "n_epochs", message)?;
     let mut places = collected(0..n_rows)?;
-    // As the store orders the rows.
+    // In the store's order of the rows.
     places.shuffle(&mut ChaCha8Rng::seed_from_u64(seed));
     let mut passes = Orders::new(n_rows, seed)?;
     let mut ordered = with_capacity(all as usize)?;

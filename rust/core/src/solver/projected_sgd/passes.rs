@@ -45,7 +45,7 @@ use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::projected_sgd::ball::{Iterate, Projection};
 use crate::solver::projected_sgd::orders::Orders;
 
-/// Which iterate is returned.
+/// Iterate to return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Average {
     /// The last one.
@@ -56,7 +56,7 @@ pub enum Average {
     Weighted,
 }
 
-/// What the caller asks for; plain public numbers in the user's units.
+/// Settings of the solver; plain public numbers in the user's units.
 #[derive(Debug, Clone, Copy)]
 pub struct SgdSettings {
     /// The loss.
@@ -71,9 +71,9 @@ pub struct SgdSettings {
     pub regularization: f64,
     /// Radius of the ball or balls.
     pub radius: f64,
-    /// Which ball.
+    /// Ball to project onto.
     pub projection: Projection,
-    /// Which iterate.
+    /// Iterate to return.
     pub average: Average,
     /// Public seed of the orders.
     pub seed: u64,
@@ -81,7 +81,7 @@ pub struct SgdSettings {
     pub low_memory: bool,
 }
 
-/// What [`solve`] returns. Everything but `weights` is for tests and benchmarks.
+/// Result of [`solve`]. Everything but `weights` is for tests and benchmarks.
 #[derive(Debug, Clone)]
 pub struct SgdSolution {
     /// A row of weights for each score, intercept last, in the user's units.
@@ -115,8 +115,8 @@ struct Constants {
 
 /// Most updates. Ten roundings in each of so many factors are less than [`SLACK`] together.
 const MAX_UPDATES: u64 = 1 << 36;
-/// What inexact norms may add to the sensitivity, relative to it. Norms of small balls, which are
-/// projected on all the time, may be the less exact, and are summed anew the less often.
+/// Largest relative increase of the sensitivity by inexact norms. Norms of small balls, which are
+/// projected on all the time, may be less exact, and are summed anew less often.
 const NORM_SHARE: f64 = 1e-6;
 /// Largest relative error of a squared norm.
 const LARGEST_NORM_ERROR: f64 = 1e-6;
@@ -217,7 +217,7 @@ pub fn rounding(
     Ok(bound * (1.0 + SLACK) * plan.unscale)
 }
 
-/// Who owns which rows, and what they weigh; all empty for rows by themselves.
+/// Owners of the rows, and weights; all empty for rows by themselves.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ownership<'a> {
     /// First row of each person of several, those of one row being first, and the number of rows.
@@ -242,7 +242,7 @@ impl Ownership<'_> {
 /// Rows of persons by their places in the store.
 struct Persons<'a> {
     starts: &'a [i64],
-    /// Where each row is.
+    /// Position of each row.
     place: Vec<u32>,
     most: usize,
 }
@@ -271,7 +271,7 @@ impl<'a> Persons<'a> {
         &self.place[start..end.min(start + self.most)]
     }
 
-    /// Rows of a batch at most.
+    /// Largest number of rows of a batch.
     fn largest(&self, batch: usize) -> usize {
         let sizes = self
             .starts

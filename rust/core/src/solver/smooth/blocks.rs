@@ -17,13 +17,13 @@ use std::ops::Range;
 
 /// Scores that a vector holds.
 const LANES: usize = 16;
-/// Blocks at most. A sample of the rows is a sixteenth of them.
+/// Largest number of blocks. A sample of the rows is a sixteenth of them.
 const MAX_BLOCKS: usize = 64;
 /// Rows a block needs at least.
 const MIN_BLOCK: usize = 128;
 /// Multiplications of one block in one round: a millisecond or two.
 const ROUND_WORK: usize = 1 << 21;
-/// What summing up the blocks' results may cost, as a share of the work on rows.
+/// Summing the blocks' results costs at most one part in so many of the work on rows.
 const SUM_SHARE: usize = 8;
 /// The sample is one in so many blocks. Measured on MNIST and USPS: 4 costs 20 to 50 % more time than
 /// 16, and 8 up to 25 %.
@@ -31,7 +31,7 @@ const SAMPLE_SHARE: usize = 16;
 
 /// Rows, their blocks and their working memory.
 pub struct BlockPasses<'p, 'a> {
-    /// Place of each column; nothing where it is its own.
+    /// Place of each column; empty if it is the column itself.
     place: &'p [u32],
     sweep: Sweep<'p, 'a>,
     double: Vec<Block<f64>>,
@@ -57,7 +57,7 @@ impl<'p, 'a> BlockPasses<'p, 'a> {
         let (scores, columns) = shape;
         let (dense, touched) = (store.is_dense(), store.touched(scores).max(1));
         let design = Tiles::new(scores, columns, dense);
-        // Of sparse rows with several scores the sums would be larger than the rows.
+        // With sparse rows and several scores the sums would be larger than the rows.
         let sums = SUM_SHARE.saturating_mul(design.stored()).max(1);
         let most = n * touched / sums / if dense { 1 } else { scores };
         let most = most.clamp(1, MAX_BLOCKS);
@@ -105,7 +105,7 @@ fn workspace<T: Real>(blocks: &[Range<usize>], stored: usize) -> Result<Vec<Bloc
         .collect()
 }
 
-/// What a sweep needs besides the blocks.
+/// Context of a sweep besides the blocks.
 struct Sweep<'s, 'a> {
     store: &'s Store<'a>,
     design: Tiles,
@@ -126,7 +126,7 @@ impl Sweep<'_, '_> {
         total: &mut [f64],
         pass: Pass<'_>,
     ) -> Result<f64> {
-        // Nothing stands for weights of 0, whose scores need no row.
+        // An empty slice stands for weights of 0, whose scores need no row.
         let still = !self.store.is_dense() && w.iter().all(|w| *w == T::default());
         let w: &[T] = if still { &[] } else { w };
         let used = work.partition_point(|block| block.rows.start < pass.rows.rows.max(1));
@@ -234,7 +234,7 @@ impl Passes for BlockPasses<'_, '_> {
     }
 }
 
-/// One block's rows and what it works with.
+/// One block's rows and its scratch space.
 struct Block<T> {
     rows: Range<usize>,
     done: usize,

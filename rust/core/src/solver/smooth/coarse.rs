@@ -27,19 +27,19 @@ const MIN_SCALE: f64 = 1e-20;
 /// Curvature of a column over lambda up to which the matrix is safe from rounding.
 const MAX_RATIO: f64 = 1e12;
 
-/// What is known of the entries of a column.
+/// Sums over the entries of a column.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ColumnSums {
-    /// Their sum.
+    /// Sum of the entries.
     pub entries: f32,
-    /// That of their squares.
+    /// Sum of their squares.
     pub squares: f32,
 }
 
 /// `diag(scale)` outside the span, the inverse on it; both in units of 1 over lambda.
 #[derive(Default)]
 pub struct CoarseInverse {
-    /// By place; 0 for columns on which the inverse says all.
+    /// By place; 0 for columns that the inverse covers completely.
     scale: Vec<f64>,
     /// The vector of the other columns, of norm 1, by place; 1 for each frequent column.
     shares: Vec<f64>,

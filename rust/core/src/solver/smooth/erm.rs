@@ -137,7 +137,7 @@ struct Stored<'a> {
     place: Vec<u32>,
     /// Sums over them.
     sums: Vec<ColumnSums>,
-    /// Those columns, for several scores: one score meets rows as fast.
+    /// Those columns, for several scores: for one score rows are as fast.
     by_column: Option<SparseRows>,
 }
 
@@ -183,7 +183,7 @@ struct SmoothFit<'j, 'a> {
     labels: &'j [i64],
     weights: &'j [f64],
     linear: Option<&'j [f64]>,
-    /// Where to begin, in the solver's units, score after score.
+    /// Initial weights in the solver's units, score after score.
     start: Option<Vec<f64>>,
     settings: &'j SmoothSettings,
     scaled: Scaled,

@@ -17,9 +17,9 @@ use crate::solver::smooth::newton_parts::{NewtonPoint, Room, add, norm};
 use crate::solver::smooth::problem::{Pass, Passes, RowSample, SmoothProblem, SmoothSolution};
 use crate::solver::smooth::sample_inverse::SampleInverse;
 
-/// Newton steps on the sample at most.
+/// Largest number of Newton steps on the sample.
 const SAMPLE_STEPS: usize = 20;
-/// Products in one step at most: beyond, a new gradient tells more.
+/// Largest number of products in one step: beyond, a new gradient is more informative.
 const MAX_PRODUCTS: usize = 400;
 /// Relative residual of a Newton step at most. Deep steps pay, as products cost less than gradients.
 const LOOSEST: f64 = 0.03;
@@ -33,7 +33,7 @@ const PATIENCE: usize = 6;
 /// is left to be expected after such a step at least.
 const ROUGH_STEPS: u64 = 3;
 const ROUGH_SHARE: f64 = 1e-3;
-/// Step lengths tried in one search at most.
+/// Largest number of step lengths tried in one search.
 const MAX_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
 const GOOD_LENGTHS: usize = 20;
@@ -63,7 +63,7 @@ pub struct NewtonSearch<'p, P: Passes> {
     rows: RowSample,
     /// Whether the Hessian over the sample has been a good preconditioner so far.
     nesting: bool,
-    /// That Hessian's inverse, where it is worth having.
+    /// Inverse of that Hessian, if it pays.
     inverse: Option<SampleInverse>,
     /// Whether the next gradients may be in single precision: nothing is certified by them.
     rough: bool,
@@ -198,7 +198,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         Ok(weights)
     }
 
-    /// Where the loss does not see the mean of the weights over the classes, that mean is known:
+    /// If the loss ignores the mean of the weights over the classes, that mean is known:
     /// `-mean B / lambda`.
     fn start(&self) -> Result<Vec<f64>> {
         let problem = self.problem;

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::runtime::memory::zeros;
 use crate::simd::{Real, dot};
 
-/// A point, its gradient and what is known of its error.
+/// A point, its gradient and a bound on its error.
 pub struct NewtonPoint {
     /// The point.
     pub weights: Vec<f64>,
@@ -23,7 +23,7 @@ pub struct NewtonPoint {
 pub struct Room<T> {
     /// The solution.
     pub x: Vec<T>,
-    /// What is left of the right side.
+    /// Residual of the linear system.
     pub residual: Vec<T>,
     /// The direction.
     pub conjugate: Vec<T>,

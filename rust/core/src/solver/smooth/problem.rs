@@ -7,7 +7,7 @@
 //! grad J(V) = sum_i a_i u_i^T + lambda V + B
 //! ```
 //!
-//! How the rows are met is up to [`Passes`]: [`crate::solver::smooth::blocks`] or
+//! Traversal of the rows is up to [`Passes`]: [`crate::solver::smooth::blocks`] or
 //! [`crate::solver::smooth::sparse`]. No result depends on the number of threads.
 
 use crate::error::{Result, require};
@@ -20,7 +20,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{mapped, zeros};
 use crate::simd::{Real, Simd};
 
-/// What the caller asks of the solver; plain public numbers.
+/// Settings of the solver; plain public numbers.
 #[derive(Debug, Clone, Copy)]
 pub struct SmoothSettings {
     /// The loss.
@@ -39,8 +39,8 @@ pub struct SmoothSettings {
     pub low_memory: bool,
 }
 
-/// What the search found. Everything but `weights` is for tests and benchmarks: it depends on the data
-/// without noise. The search's own is in the units and the layout of the problem.
+/// Result of the search. Everything but `weights` is for tests and benchmarks: it depends on the
+/// data without noise. The search's own is in the units and the layout of the problem.
 #[derive(Debug, Clone, Default)]
 pub struct SmoothSolution {
     /// One row of weights a score, intercept last, in the user's units; `None` when the steps
@@ -62,7 +62,7 @@ pub struct SmoothSolution {
 pub struct SmoothProblem {
     /// Class of each row, in the solver's order.
     pub label: Vec<u32>,
-    /// Weight of each row, from 0 to 1; nothing where all are 1.
+    /// Weight of each row, from 0 to 1; empty if all are 1.
     pub weight: Vec<f64>,
     /// Upper bound of the sum of the weights.
     pub total: f64,
@@ -156,7 +156,7 @@ pub struct Pass<'p> {
     pub interrupt: &'p dyn Interrupt,
 }
 
-/// What happens to the scores of a row.
+/// Map of the scores of a row.
 pub trait RowMap<T>: Sync {
     /// Makes coefficients of them; what it returns is added up.
     fn apply<S: Simd>(&self, simd: S, row: usize, scores: &mut [T], state: &mut [f32]) -> f64;
@@ -196,7 +196,7 @@ pub trait Passes {
     fn stored(&self) -> usize;
     /// Place of a column of the user's.
     fn place(&self, column: usize) -> usize;
-    /// Where the weight of a score and a place is stored.
+    /// Index of the weight of a score and a place.
     fn position(&self, score: usize, place: usize) -> usize;
     /// The rows, their columns by place.
     fn store(&self) -> &Store<'_>;
@@ -220,7 +220,7 @@ pub trait Passes {
     ) -> Result<f64>;
     /// Curvature of a row where there is one score, without its weight.
     fn curvature(&self, row: usize) -> f32;
-    /// Most roundings that a term of one score goes through, and a term of a sum over rows.
+    /// Largest number of roundings of a term of one score, and of a term of a sum over rows.
     fn depths(&self) -> (f64, f64);
 }
 

@@ -152,7 +152,7 @@ impl BothWays<'_, '_> {
         room: (&mut [T], &mut [f32]),
     ) -> Result<f64> {
         let stride = self.shape.2;
-        // Nothing stands for weights of 0, whose scores need no row.
+        // An empty slice stands for weights of 0, whose scores need no row.
         let still = w.iter().all(|w| *w == T::default());
         let w: &[T] = if still { &[] } else { w };
         let mut tasks = tasks(&self.row_cuts, stride, room)?;

@@ -8,7 +8,7 @@ use crate::accounting::objective::joint::in_range;
 use crate::accounting::objective::joint::search::{BoundSearch, Choice, Detail, Problem};
 use crate::runtime::interrupt::Interrupt;
 
-/// How `kappa` follows the noise while it is calibrated.
+/// Dependence of `kappa` on the noise while it is calibrated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Curve {
     /// `kappa` is given.
@@ -35,7 +35,7 @@ const FINE_STEPS: usize = 16;
 /// The coarse root is followed to within this in `ln delta`.
 const COARSE_TOLERANCE: f64 = 0.02;
 
-/// What is returned lies below the target by at most this in `ln delta`, as a rule; the curve has
+/// The result is usually below the target by at most this in `ln delta`; the curve has
 /// steps of about this size where the search for the free parameter changes its mind.
 const FINE_TOLERANCE: f64 = 4e-3;
 
@@ -49,7 +49,7 @@ const CLOSE: f64 = 1e-4;
 /// finds the guarantee met.
 const MARGIN: f64 = 1e-8;
 
-/// Above this the value says nothing about the distance to the root.
+/// A larger value is not informative about the distance to the root.
 const UNINFORMATIVE: f64 = 0.3;
 
 /// A calibration.
@@ -63,7 +63,7 @@ struct Task<'a> {
     search: BoundSearch<'a>,
 }
 
-/// A root search in `ln sigma`: what is known of its bracket.
+/// A root search in `ln sigma`: its bracket, and the values there.
 #[derive(Debug, Clone, Copy)]
 struct Bracket {
     unsafe_below: f64,

@@ -26,7 +26,7 @@ const TOGETHER: f64 = 0.05;
 /// Covers the rounding of sums, normal tails and exponentials.
 const ROUNDING: f64 = 1e-9;
 
-/// How finely the integral is cut; every cut is rounded towards more.
+/// Resolution of the integral; every cut is rounded towards more.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grid {
     /// Grid of the payoff and of `X`.
@@ -35,7 +35,7 @@ pub(super) struct Grid {
     pub stride: usize,
     /// Nodes that share a law of `X`.
     shared: usize,
-    /// What the rule misses at most, relatively.
+    /// Largest relative error of the rule.
     missed: f64,
 }
 
@@ -70,7 +70,7 @@ impl Grid {
     }
 }
 
-/// Those of the nodes, pairs of place and weight, that are worth computing for a payoff; the others
+/// Nodes, pairs of place and weight, that are worth computing for a payoff; the others
 /// hardly count even `reach` higher.
 fn active(payoff: &Payoff, nodes: &[(f64, f64)], near: usize, reach: f64) -> Range<usize> {
     let values = nodes.iter().step_by(near);

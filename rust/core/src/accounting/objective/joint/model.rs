@@ -6,7 +6,7 @@
 //! slope at most 1, and equal to `V` from `identity_from` on.
 //! Proof: `docs/proofs/joint_bound.md`.
 
-/// What the privacy loss of one record depends on.
+/// Parameters of the privacy loss of one record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setting {
     /// Row norm bound over noise deviation.
@@ -20,7 +20,7 @@ pub(super) struct Setting {
     pub quadratic: f64,
 }
 
-/// How the probability of the record's own class is separated.
+/// Treatment of the probability of the record's own class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Variant {
     /// Its part of the determinant is kept as a logarithm.

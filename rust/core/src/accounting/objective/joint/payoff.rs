@@ -14,7 +14,7 @@ const NODES: f64 = 256.0;
 /// Largest distance of two nodes.
 const LARGEST_SPACING: f64 = 0.25;
 
-/// Longest curved part: beyond, nothing useful is known.
+/// Longest curved part: beyond, bounds are vacuous.
 const LONGEST_CURVE: f64 = 200.0;
 
 /// Roundoffs added to both terms of a difference.
@@ -99,7 +99,7 @@ impl Payoff {
         Some(payoff)
     }
 
-    /// As [`Self::new`] where `level` is below the end of the curved part, on given nodes.
+    /// Like [`Self::new`] for a `level` below the end of the curved part, on given nodes.
     pub(super) fn on_nodes(model: &Model, level: f64, beta: f64, step: f64, nodes: &Nodes) -> Self {
         let (t, end) = (model.setting.t, model.identity_from());
         let mut payoff = Self {

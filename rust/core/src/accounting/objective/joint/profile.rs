@@ -40,7 +40,7 @@ struct Levels {
     count: usize,
 }
 
-/// Expected payoffs of one record at these levels; `None` where nothing is known.
+/// Expected payoffs of one record at these levels; `None` if no bound is known.
 fn payoffs(
     search: &mut BoundSearch<'_>,
     model: &Model,
@@ -83,7 +83,7 @@ fn payoffs(
     while done < levels.count {
         search.interrupt.check()?;
         if found.last().is_some_and(|&last| last <= NOTHING) {
-            // What holds at one epsilon holds at all larger ones.
+            // A bound at one epsilon holds at all larger ones.
             found.resize(levels.count, NOTHING);
             break;
         }

@@ -14,7 +14,7 @@ use crate::runtime::interrupt::Interrupt;
 /// Beyond this `theta / t` a bound is costly and useless.
 pub(super) const LARGEST_SCALE: f64 = 12.0;
 
-/// Where `theta1` is tried, as a share of its range.
+/// Values of `theta1` to try, as shares of its range.
 const SHARES: [f64; 7] = [1.0, 0.94, 0.87, 0.75, 0.55, 0.3, 0.0];
 
 /// A coarse value is at most this factor above the fine one, nearly always; where it is not, a
@@ -51,7 +51,7 @@ impl Problem {
     }
 }
 
-/// How finely a bound is computed.
+/// Resolution of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
     Coarse,
@@ -133,8 +133,8 @@ impl<'a> BoundSearch<'a> {
         Ok(sum.min(1.0))
     }
 
-    /// Where `level` is split between the two records of a replacement, from the middle; nothing
-    /// where both bounds say nothing.
+    /// Split of `level` between the two records of a replacement, from the middle; `None` if both
+    /// bounds are vacuous.
     pub(super) fn shift(&mut self, model: &Model, level: f64) -> Result<Option<f64>> {
         let half = 0.5 * level;
         let second = model.of_second_record();
@@ -245,7 +245,7 @@ fn least(tried: &[(f64, f64)]) -> (f64, f64) {
     best
 }
 
-/// Where the parabola through the logarithms of the least value and its neighbours is least.
+/// Minimum of the parabola through the logarithms of the least value and its neighbours.
 fn vertex(tried: &[(f64, f64)]) -> Option<f64> {
     let (share, value) = least(tried);
     if value >= 1.0 {

@@ -197,8 +197,8 @@ impl Spread {
         self.by_form(&form, w, rate)
     }
 
-    /// What [`Spread::at`] returned last: it bounds the mean of every growing function, given any
-    /// larger `w`, as well.
+    /// The last result of [`Spread::at`]; it also bounds the mean of every growing function for any
+    /// larger `w`.
     pub(super) fn last(&self) -> &[f64] {
         &self.law
     }

@@ -31,7 +31,7 @@ pub(super) fn log_cdf(x: f64) -> f64 {
     }
 }
 
-/// By how much, relatively, `Phi` can exceed its chord anywhere on an interval of this length.
+/// Largest relative excess of `Phi` over its chord on an interval of this length.
 ///
 /// Left of 0 the function is convex. An interval that reaches beyond 0 starts above `-length`, so
 /// that `Phi >= Phi(-length)` there, and `-Phi'' <= phi(1) < 0.242` bounds the excess by an eighth

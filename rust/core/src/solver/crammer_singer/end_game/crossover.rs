@@ -80,7 +80,7 @@ pub fn reduce(
     empty(problem, set, &batch, dual, gradient, interrupt)
 }
 
-/// Where the positive entries of row `i` are in the duals.
+/// Indices of the positive entries of row `i` in the duals.
 fn free_entries(problem: &Problem<'_>, dual: &[f64], i: usize) -> impl Iterator<Item = usize> {
     let first = i * problem.classes;
     (first..first + problem.classes).filter(|at| dual[*at] > 0.0)
@@ -171,7 +171,7 @@ fn whole_row(problem: &Problem<'_>, at: usize) -> Result<Vec<f64>> {
     Ok(row)
 }
 
-/// What moving one unit of a row's dual from class `from` to class `to` does to the weights.
+/// Change of the weights if one unit of a row's dual moves from class `from` to class `to`.
 fn image(problem: &Problem<'_>, row: &[f64], from: usize, to: usize) -> Result<Vec<f64>> {
     let columns = problem.columns;
     let mut image = zeros(problem.classes * columns)?;

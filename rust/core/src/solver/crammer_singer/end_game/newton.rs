@@ -7,7 +7,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, copied, filled, mapped, with_capacity, zeros};
 use crate::simd::{Kernel, Real, Simd, add_scaled, dispatch};
 
-/// Conjugate-gradient iterations of one Newton step at most.
+/// Largest number of conjugate-gradient iterations of one Newton step.
 const CG_STEPS: usize = 250;
 /// Free entries up to which the Gram matrices are kept in double precision: they fit the caches,
 /// and a badly conditioned face (rows short beside the constant feature) needs it. Above, they
@@ -16,7 +16,7 @@ const WIDE_ENTRIES: usize = 600;
 /// Relative residual at which a Newton step's linear system counts as solved.
 const CG_TOLERANCE: f64 = 1e-4;
 
-/// Which way to go on the face.
+/// Direction of a step on the face.
 pub enum Step {
     /// Towards the minimum of the quadratic.
     Newton(Vec<f64>),
@@ -33,7 +33,7 @@ pub struct Free {
     pub start: Vec<usize>,
     /// Entries of each row, flat.
     pub of_row: Vec<u32>,
-    /// Where each free row's entries begin in `of_row`, and the end.
+    /// First entry of each free row in `of_row`, and the end.
     pub row_start: Vec<usize>,
     /// Gram matrices among the entries of each class, row-major, one after the other.
     blocks: Blocks,

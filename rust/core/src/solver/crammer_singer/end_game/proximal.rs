@@ -32,21 +32,21 @@ const LARGEST: usize = 1200;
 const LONGEST: usize = 150;
 /// Most numbers that copies of all rows, and their scores twice, would take.
 const MAX_NUMBERS: usize = 1 << 26;
-/// Proximal points at most.
+/// Largest number of proximal points.
 const POINTS: usize = 40;
-/// Newton steps in a row without progress at most.
+/// Largest number of successive Newton steps without progress.
 const IDLE: usize = 15;
 /// Relative error of the dual objective.
 const ROUNDING: f64 = 1e-13;
 /// The first width, in units of an open row's part of the gap; most of these rows settle.
 const START: f64 = 10.0;
-/// What the width shrinks by from point to point.
+/// Factor by which the width shrinks from point to point.
 const SHRINK: f64 = 0.35;
 /// Inexactness of a point, relative to how far it moved.
 const INEXACT: f64 = 0.1;
 /// Share of its first slope at which a line search ends.
 const FLAT_ENOUGH: f64 = 0.2;
-/// Line search evaluations at most.
+/// Largest number of line search evaluations.
 const TRIES: usize = 12;
 /// Multiplications of one block of rows.
 const BLOCK_WORK: usize = 1 << 21;
@@ -59,7 +59,7 @@ pub fn is_possible(problem: &Problem<'_>) -> bool {
         && problem.len().saturating_mul(d + 2 * k) <= MAX_NUMBERS
 }
 
-/// What one proximal point needs.
+/// Settings and state of one proximal point.
 pub struct Proximal<'p, 'd, L> {
     problem: &'p Problem<'d>,
     layout: L,
@@ -80,7 +80,7 @@ pub struct Proximal<'p, 'd, L> {
     left: u64,
 }
 
-/// Where the projections of the near rows lie.
+/// Projections of the near rows.
 #[derive(Default)]
 struct Found {
     /// `sum_i (C e_y - c'_i) u_i^T` over near rows.
@@ -211,13 +211,13 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
         }
     }
 
-    /// What the weights' distance `off` from those of the dual point found adds to its gap, about.
+    /// Approximate gap due to the distance `off` of the weights from those of the dual point found.
     fn mismatch(&self, found: &Found, off: f64) -> f64 {
         let rows = found.free.len().max(1) as f64;
         self.problem.cost * off * (2.0 * rows).sqrt()
     }
 
-    /// Goes along `direction`, with this slope at first, to about the lowest point.
+    /// Moves along `direction`, with this initial slope, to about the lowest point.
     fn go(
         &mut self,
         dual: &[f64],
@@ -453,15 +453,15 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
     }
 }
 
-/// How projections change along a step: what every class that never has a share, or always the
-/// whole, adds is known beforehand.
+/// Change of projections along a step: the terms of every class that never has a share, or always
+/// the whole, are known beforehand.
 #[derive(Default)]
 struct Bends {
     /// `sum_i <C e_y - c'_i, G_i'>`, less what is below.
     fixed: f64,
     /// C of the rows whose shares change, and where the classes of each end.
     rows: Vec<(f64, usize)>,
-    /// Of each such class: what is projected at the start, what the step adds to it, and `G'`.
+    /// For each such class: projected value at the start, its change by the step, and `G'`.
     classes: Vec<[f64; 3]>,
 }
 
@@ -495,7 +495,7 @@ impl<L: WeightLayout> Kernel for Bend<'_, '_, '_, L> {
             }
             let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
             bends.fixed += cost * s[own];
-            // What lies below the top by C or more all along never gets a share.
+            // Classes below the top by C or more all along never get a share.
             let (least, best) = largest(&low);
             kept.clear();
             each_above(&high, least - cost, |k| {
@@ -574,11 +574,11 @@ pub struct Products<'s, 'd, L> {
     pub problem: &'s Problem<'d>,
     /// Layout of the weights.
     pub layout: L,
-    /// Of so many classes.
+    /// Number of classes.
     pub classes: usize,
     /// The weights.
     pub weights: &'s [f64],
-    /// Which rows.
+    /// Indices of the rows.
     pub rows: &'s [u32],
 }
 
@@ -601,7 +601,7 @@ impl<L: WeightLayout> Kernel for Products<'_, '_, L> {
     }
 }
 
-/// A pass over all rows that tells near from far.
+/// A pass over all rows that separates near from far ones.
 struct SplitRows<'s, 'p, 'd, L> {
     state: &'s Proximal<'p, 'd, L>,
     dual: &'s [f64],

@@ -10,7 +10,7 @@ use crate::runtime::threads::each_block;
 use crate::simd::{Kernel, Simd, add_scaled, dispatch};
 use crate::solver::crammer_singer::problem::Problem;
 
-/// Multiplications of a class between two looks at the interrupt, at most.
+/// Largest number of multiplications of a class between two checks of the interrupt.
 const WAVE_WORK: usize = 1 << 24;
 
 /// Builds and solves it.
@@ -143,7 +143,7 @@ impl<'p, 'd, L: WeightLayout> System<'p, 'd, L> {
     }
 }
 
-/// Entries of a lower triangle of so many lines.
+/// Number of entries of a lower triangle with this many lines.
 fn triangle(lines: usize) -> usize {
     lines * (lines + 1) / 2
 }
@@ -157,7 +157,7 @@ struct Strip<'s> {
     dense: &'s [f64],
     /// Rows inside their simplex there, and where the class is among theirs.
     members: &'s [(u32, u32)],
-    /// Of every class of a row, and those of each row together; or one share of all classes.
+    /// Shares of every class of a row, and sums over each row; or one share of all classes.
     shares: &'s [f64],
     sums: &'s [f64],
     class: usize,

@@ -1,6 +1,6 @@
 //! Zero as the minimiser.
 //!
-//! Where many classes overlap in few columns, no weights are better than none. That is so if and only
+//! If many classes overlap in few columns, zero weights may be optimal. They are so if and only
 //! if there are duals without a share of the rows' own classes that make the weights 0:
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! From any duals, those of this kind that are nearest in relative entropy are
 //! `c_ik exp(<l_k, u_i>) / z_i`, and `l` minimises a smooth convex function: some Newton steps find it,
 //! where the proximal points, whose projections have bends for thousands of rows, need twenty and more.
-//! The weights stay the certificate's to judge: here nothing is proved.
+//! The certificate judges the weights: nothing is proved here.
 
 use crate::error::Result;
 use crate::layout::weights::{WeightLayout, typed};
@@ -25,16 +25,16 @@ use crate::solver::crammer_singer::simplex::settle;
 
 /// Shares of a row that are kept at most, the largest: enough for all equations, and few for the system.
 const MOST: usize = 8;
-/// Newton steps at most.
+/// Largest number of Newton steps.
 const STEPS: usize = 12;
-/// What a step may leave of the weights at most, else zero seems out of reach: .9 made fits with other
-/// minimisers a tenth to a fifth slower at C = 10, this a tenth at most.
+/// A step that leaves more of the weights than this makes zero seem out of reach: .9 made fits with
+/// other minimisers a tenth to a fifth slower at C = 10, this a tenth at most.
 const SLOW: f64 = 0.77;
-/// Root mean square of what a step may change the logarithms of the shares by.
+/// Largest root mean square change of the logarithms of the shares by a step.
 const LONGEST: f64 = 0.2;
-/// Most that it may change one by.
+/// Largest change of one of them.
 const FARTHEST: f64 = 30.0;
-/// Added to the diagonal of the system, relative to its rows' C: moving all `l_k` together is nothing.
+/// Added to the diagonal of the system, relative to its rows' C: a common shift of all `l_k` is 0.
 const RIDGE: f64 = 1e-10;
 /// Rows of one block: a constant, so sums do not depend on the threads.
 const BLOCK: usize = 1024;
@@ -45,7 +45,7 @@ const WAVE: usize = 64;
 #[derive(Default)]
 struct Block {
     rows: Vec<u32>,
-    /// Where the shares of each row begin, and the end.
+    /// First share of each row, and the end.
     start: Vec<usize>,
     classes: Vec<u32>,
     shares: Vec<f64>,
