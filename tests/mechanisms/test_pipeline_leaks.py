@@ -27,6 +27,7 @@ from sklearn.preprocessing import (
     OrdinalEncoder,
     StandardScaler,
 )
+from sklearn.utils import get_tags
 
 from dpsvm_fast import (
     GradientPerturbationSVC,
@@ -295,6 +296,8 @@ class TestEncoders:
         columns = ColumnTransformer([("e", *step)], sparse_threshold=threshold)
         with pytest.raises(InvalidParameterError, match="columntransformer__e"):
             private(make_pipeline(columns, svc())).fit(self.ROWS, Y)
+        if isinstance(step[0], HashingVectorizer) and get_tags(step[0]).requires_fit:
+            pytest.skip("this scikit-learn does not say that hashing learns nothing")
         columns.set_params(sparse_threshold=0)
         assert private(make_pipeline(columns, svc())).fit(self.ROWS, Y).privacy_.private
 

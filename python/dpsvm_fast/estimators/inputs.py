@@ -338,7 +338,8 @@ def compressed_rows(X: Any) -> Any:
     order = np.argsort(entries.row, kind="stable")
     ends = np.cumsum(np.bincount(entries.row, minlength=X.shape[0]))
     parts = (entries.data[order], entries.col[order], np.append(0, ends))
-    kind = sparse.csr_array if isinstance(X, sparse.sparray) else sparse.csr_matrix
+    # SciPy before 1.11 has no class for arrays alone.
+    kind = sparse.csr_matrix if isinstance(X, sparse.spmatrix) else sparse.csr_array
     return kind(parts, shape=X.shape)
 
 
