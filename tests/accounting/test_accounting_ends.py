@@ -53,7 +53,8 @@ from dpsvm_fast.verification.compose import choices_of, least_delta_of
 from oracles.loss_grid import lower_delta
 from oracles.signals import interrupted
 
-ALLOWED = 6.0
+# A build with checks of overflow and without optimisation takes up to 40 times as long.
+ALLOWED = 6.0 * (40.0 if _core.build_info()["profile"] == "debug" else 1.0)
 # Each epsilon of these laws costs a convolution.
 DEAR = [("logistic", 4), ("weston_watkins", 3)]
 ADD = "add_remove"
@@ -270,7 +271,7 @@ def test_noise_in_objectives_is_planned_soon(relation: str) -> None:
     rows, labels = np.ones((20, 2)), np.arange(20) % 3
     start = time.process_time()
     model.fit(rows, labels)
-    assert time.process_time() - start < 3.0
+    assert time.process_time() - start < 0.5 * ALLOWED
 
 
 MANY = 10_000
