@@ -21,10 +21,11 @@ from dpsvm_fast.estimators import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.noise import MAX_FEATURES, joined_parameter, refuse
+from dpsvm_fast.mechanisms.noise import MAX_FEATURES, joined_parameter
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, Solver, Training
 from dpsvm_fast.mechanisms.plan import Facts, filled
+from dpsvm_fast.validation import refuse
 
 __all__ = [
     "CentreNoise",

@@ -43,6 +43,19 @@ _NORMAL, _SUBNORMAL = sys.float_info.min, 5e-324
 Kind = TypeVar("Kind")
 
 
+def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
+    """Raise an error for the first invalid parameter, with the values accepted instead.
+
+    Raises
+    ------
+    InvalidParameterError
+        A parameter is invalid.
+    """
+    for name, wrong, accepted in rules:
+        if wrong:
+            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
+
+
 def check_real(
     name: str,
     value: object,

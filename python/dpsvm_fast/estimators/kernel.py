@@ -9,7 +9,7 @@ from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
 from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
-from dpsvm_fast.mechanisms.noise import check_range, refuse
+from dpsvm_fast.mechanisms.noise import check_range
 from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, ReleasedPipeline
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
@@ -20,6 +20,7 @@ from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
 )
+from dpsvm_fast.validation import refuse
 
 # n_components="auto". With Gaussian noise features cost time only; Gamma noise grows with them.
 N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100

@@ -18,11 +18,11 @@ from dpsvm_fast.estimators.inputs import Bounds, broadcast_bounds, checked_rows,
 from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
-from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter, refuse
+from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter
 from dpsvm_fast.mechanisms.pipeline import TRAINERS, PrivateLinear, ReleasedPipeline, Training
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
-from dpsvm_fast.validation import check_n_threads
+from dpsvm_fast.validation import check_n_threads, refuse
 
 # The type of the parameter ``mechanism`` of both pipelines.
 Trainer = Annotated[str, one_of("auto", *TRAINERS)]

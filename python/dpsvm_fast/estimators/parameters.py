@@ -21,7 +21,8 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.estimators.inputs import UNIT_NORM, checked_bounds, public_classes
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import KINDS, SMOOTH_LOSSES, WEIGHT_LOSSES, Loss
-from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST, refuse
+from dpsvm_fast.mechanisms.noise import LARGEST, NOISE_GRIDS, NOISES, SMALLEST
+from dpsvm_fast.validation import refuse
 
 # The check of a value under its name; returns the value in the form in which it is used.
 Test = Callable[[str, Any], Any]

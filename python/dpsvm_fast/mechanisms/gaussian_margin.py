@@ -36,7 +36,6 @@ from dpsvm_fast.mechanisms.noise import (
     composed_solver,
     gaussian_parameter,
     pure_rest,
-    refuse,
     share_of,
 )
 from dpsvm_fast.mechanisms.objective import (
@@ -47,6 +46,7 @@ from dpsvm_fast.mechanisms.objective import (
 from dpsvm_fast.mechanisms.plan import Plan, Rows, filled, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import sqrt_up
+from dpsvm_fast.validation import refuse
 
 # Noisy cluster centres of every class: which ellipsoid of its class a record belongs to.
 #

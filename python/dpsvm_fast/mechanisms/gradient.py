@@ -47,7 +47,6 @@ from dpsvm_fast.mechanisms.noise import (
     check_row_norm,
     grid_below,
     law_of,
-    refuse,
 )
 from dpsvm_fast.mechanisms.pipeline import (
     AVERAGED_SHARE,
@@ -70,6 +69,7 @@ from dpsvm_fast.rounding import (
     round_up,
     sqrt_up,
 )
+from dpsvm_fast.validation import refuse
 
 # Public defaults of gradient perturbation: functions of settings, never of data.
 #

@@ -122,8 +122,8 @@ class NoisyMean(SumRelease):
 
         On average :math:`d \sigma^2` of the squared length is noise. The mean is shrunk by that
         share (James and Stein), to at most the norm of the rows, and to multiples of 2**-20. For
-        ``lifted`` rows three parts
-        are shrunk separately: the mean of all entries, the deviations from it, and the last entry.
+        ``lifted`` rows three parts are shrunk separately: the mean of all entries, the deviations
+        from it, and the last entry.
         """
         total, count = noisy, float(n_rows)
         if self.counts:

@@ -53,19 +53,6 @@ SMALLEST_INTERCEPT = 1e-30
 SMALLEST_RATIO, LARGEST_RATIO = 1e-59, 1e59
 
 
-def refuse(owner: object, *rules: tuple[str, object, str]) -> None:
-    """Raise an error for the first invalid parameter, with the values accepted instead.
-
-    Raises
-    ------
-    InvalidParameterError
-        A parameter is invalid.
-    """
-    for name, wrong, accepted in rules:
-        if wrong:
-            raise InvalidParameterError.of(name, got=getattr(owner, name), accepted=accepted)
-
-
 def check_range(
     name: str, value: float, what: str, low: float = SMALLEST, high: float = LARGEST
 ) -> None:

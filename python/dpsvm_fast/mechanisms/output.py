@@ -37,7 +37,6 @@ from dpsvm_fast.mechanisms.noise import (
     check_range,
     check_row_norm,
     check_solvable,
-    refuse,
 )
 from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, certified, filled
 from dpsvm_fast.rounding import (
@@ -50,6 +49,7 @@ from dpsvm_fast.rounding import (
     round_up,
     sqrt_up,
 )
+from dpsvm_fast.validation import refuse
 
 if TYPE_CHECKING:
     from dpsvm_fast._core import NoiseSource

@@ -42,7 +42,6 @@ from dpsvm_fast.mechanisms.noise import (
     grid_below,
     joined_parameter,
     pure_rest,
-    refuse,
     scale_for,
     share_of,
 )
@@ -59,6 +58,7 @@ from dpsvm_fast.mechanisms.rows import (
     structure_of,
 )
 from dpsvm_fast.rounding import add_up, fraction_down, sqrt_down
+from dpsvm_fast.validation import refuse
 
 # Full-batch private gradient descent with every number from public facts and noisy counts.
 #
