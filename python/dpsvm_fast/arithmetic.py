@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from dpsvm_fast import _core
+from dpsvm_fast.rounding import SMALLEST_FLOAT
+
+# Names, not literals: the compiler would fold those before anyone changed the rounding.
+_ONE, _TINY, _NORMAL = 1.0, 2.0**-60, sys.float_info.min
 
 P = ParamSpec("P")
 
 R = TypeVar("R")
+
+
+def check_arithmetic() -> None:
+    """Refuse a thread whose floating-point unit is not in the default mode.
+
+    Rounding bounds and exact sums are proved for rounding to nearest with subnormal numbers.
+
+    Raises
+    ------
+    FloatingPointError
+        The unit does not round to nearest, or treats subnormal numbers as 0.
+    """
+    # One of the two is inexact and moves in each of the three directed roundings.
+    if _ONE + _TINY != _ONE or _ONE - _TINY != _ONE:
+        changed = "no longer rounds to nearest"
+    elif _NORMAL * 0.5 == 0.0 or SMALLEST_FLOAT * 2.0 == 0.0:
+        changed = "now treats subnormal numbers as 0"
+    else:
+        return
+    raise FloatingPointError(
+        f"this thread {changed}, which no guarantee covers, because another library changed its "
+        "arithmetic (-ffast-math, fesetround); nothing was spent: use a process that does not "
+        "import that library"
+    )
+
+
+def _usual() -> AbstractContextManager[object]:
+    """Return a context of the usual arithmetic; without the compiled module, refuse any other."""
+    core = sys.modules.get("dpsvm_fast._core")
+    if core is None:
+        check_arithmetic()
+        return nullcontext()
+    usual: AbstractContextManager[object] = core.UsualArithmetic()
+    return usual
 
 
 def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
@@ -26,7 +65,7 @@ def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def computed(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _core.UsualArithmetic(), np.errstate(all="ignore"):
+        with _usual(), np.errstate(all="ignore"):
             return function(*args, **kwargs)
 
     return computed

@@ -12,6 +12,7 @@ from typing import Any
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.accounting.composition import LARGEST_GROUP, composed_epsilon
+from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates.words import UNITS
 from dpsvm_fast.estimators import (
     ObjectivePerturbationSVC,
@@ -427,6 +428,7 @@ PIPELINES = (PrivateLinearSVC, PrivateKernelSVC)
 PLANNABLE = (*PIPELINES, ObjectivePerturbationSVC, OutputPerturbationSVC)
 
 
+@in_usual_arithmetic
 def plan_noise(
     estimator: Any,
     n_features: int,
@@ -482,7 +484,7 @@ def plan_noise(
     # Planning spends nothing, so a plan may exceed the ledger.
     estimator = copy.copy(estimator).set_params(ledger=None)
     estimator = estimator.checked()
-    check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=3)
+    check.warn_of_weak_numbers(estimator.epsilon, estimator.delta, stacklevel=4)
     automatic = isinstance(estimator, PIPELINES)
     output = isinstance(estimator, OutputPerturbationSVC)
     refuse(

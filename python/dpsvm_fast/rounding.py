@@ -10,7 +10,22 @@ from __future__ import annotations
 
 import math
 import operator
+import struct
 from fractions import Fraction
+
+
+def subnormal(decimal: str) -> float:
+    """Return the double nearest to a decimal below 2.2e-308, in any floating-point mode.
+
+    A literal would be 0 where a module is compiled while subnormal numbers count as 0, as after the
+    import of a library made with ``-ffast-math``, and stay 0 in Python's cache of that module.
+    """
+    value: float = struct.unpack("<d", struct.pack("<q", round(Fraction(decimal) * 2**1074)))[0]
+    return value
+
+
+# The smallest positive float, and a larger one to add to what may have underflowed.
+SMALLEST_FLOAT, NEARLY_ZERO = subnormal("5e-324"), subnormal("1e-320")
 
 
 def round_up(x: float, ulps: int = 1) -> float:

@@ -35,10 +35,7 @@ MAX_THREADS = 1024
 
 MAX_SEED = 2**64 - 1
 
-# Names, not literals: the compiler would fold those before anyone changed the rounding.
-_ONE, _TINY = 1.0, 2.0**-60
-
-_NORMAL, _SUBNORMAL = sys.float_info.min, 5e-324
+_NORMAL = sys.float_info.min
 
 Kind = TypeVar("Kind")
 
@@ -247,32 +244,6 @@ def check_random_state(value: object, name: str = "random_state") -> int | None:
             "library's cryptographic generator"
         )
     return check_integer(name, value, 0, MAX_SEED)
-
-
-def check_arithmetic() -> None:
-    """Refuse a thread whose floating-point unit is not in the default mode.
-
-    Rounding bounds and exact sums are proved for rounding to nearest with subnormal numbers. A
-    library compiled with ``-ffast-math``, or a call of ``fesetround``, changes the mode of the
-    loading or calling thread.
-
-    Raises
-    ------
-    FloatingPointError
-        The unit does not round to nearest, or treats subnormal numbers as 0.
-    """
-    # One of the two is inexact and moves in each of the three directed roundings.
-    if _ONE + _TINY != _ONE or _ONE - _TINY != _ONE:
-        changed = "does not round to nearest"
-    elif _NORMAL * 0.5 == 0.0 or _SUBNORMAL * 2.0 == 0.0:
-        changed = "treats subnormal numbers as 0"
-    else:
-        return
-    raise FloatingPointError(
-        f"the floating-point unit of this thread {changed}, which no guarantee covers; nothing was "
-        "read or spent. A library in this process changed it (fesetround, -ffast-math): use a "
-        "thread or process without it"
-    )
 
 
 def _plain(value: object) -> object:

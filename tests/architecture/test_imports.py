@@ -47,8 +47,10 @@ FORBIDDEN = dict.fromkeys(
 # table of losses. Nothing on a floor above may borrow from verification but its verdict.
 INDEPENDENT = {
     "certificates": frozenset({"certificates", "exceptions", "files", "rounding", "validation"}),
+    # The mode of the thread is no numerics: it is set where the compiled module is loaded anyway.
     "verification": frozenset(
-        {"certificates", "exceptions", "files", "rounding", "validation", "verification"}
+        {"arithmetic", "certificates", "exceptions", "files", "rounding", "validation"}
+        | {"verification"}
     ),
 }
 VERDICT = frozenset({"Policy", "Verification", "verify", "verify.Verification", "verify.verify"})

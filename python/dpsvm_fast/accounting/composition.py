@@ -70,6 +70,7 @@ from dpsvm_fast.accounting.totals import (
     uncovered,
     ungrouped,
 )
+from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates.events import (
     AlternativesEvent,
     ObjectiveEvent,
@@ -79,6 +80,7 @@ from dpsvm_fast.certificates.events import (
 )
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.rounding import (
+    SMALLEST_FLOAT,
     add_down,
     add_up,
     div_down,
@@ -87,6 +89,7 @@ from dpsvm_fast.rounding import (
     mul_up,
     round_up,
     sqrt_up,
+    subnormal,
 )
 from dpsvm_fast.validation import (
     MAX_EPSILON,
@@ -100,11 +103,11 @@ Array = NDArray[np.float64]
 Group = tuple[float, float, int]
 Function = Callable[[float], float]
 
-# The smallest positive float, and the end of grids of losses.
-SMALLEST_DELTA, MIN_DELTA = math.ulp(0.0), 2.3e-308
+# The end of grids of losses.
+MIN_DELTA = 2.3e-308
 # Bound of the relative error of one function of scipy.special or numpy, generously; more than all
 # masses lost to underflow in one product.
-ERROR, UNDERFLOW = 4e-15, 1e-310
+ERROR, UNDERFLOW = 4e-15, subnormal("1e-310")
 
 # Cost of a distance from the described laws.
 #
@@ -491,7 +494,7 @@ def _exact_delta(choice: Totals, epsilon: float, *, quick: bool = False) -> floa
     if leak:
         found = min(1.0, add_up(leak, mul_up(add_up(1.0, -leak), found)))
     # Never 0, even on underflow: an event that is not pure has no guarantee with delta = 0.
-    return found if choice.is_pure else max(found, SMALLEST_DELTA)
+    return found if choice.is_pure else max(found, SMALLEST_FLOAT)
 
 
 # Bounds of the summed loss of a plain list of events.
@@ -812,7 +815,7 @@ class Gaussian:
             return 1.0
         # Never 0, even on underflow.
         sigma = div_down(1.0, max(self.mu, MIN_MU))
-        return min(1.0, max(SMALLEST_DELTA, _core.gaussian_delta(epsilon, sigma)))
+        return min(1.0, max(SMALLEST_FLOAT, _core.gaussian_delta(epsilon, sigma)))
 
     def epsilon(self, delta: float) -> float:
         """Return epsilon at a delta."""
@@ -871,7 +874,7 @@ def _with_responses(event: ObjectiveEvent, losses: Array, masses: Array, epsilon
         if mass * least > HARDLY_NOTICED * total:
             least = min(least, profile(event, abs(x)))
         total += mass * (least if x >= 0.0 else round_up(1.0 - math.exp(x) * (1.0 - least), 4))
-    return min(1.0, add_up(mul_up(total, 1.0 + losses.size * ERROR), SMALLEST_DELTA))
+    return min(1.0, add_up(mul_up(total, 1.0 + losses.size * ERROR), SMALLEST_FLOAT))
 
 
 @lru_cache(maxsize=64)
@@ -1393,6 +1396,7 @@ def _curved_points(event: CurvedEvent, way: str, cut: float) -> tuple[Array, Arr
     return x, np.array([curve(float(point)) for point in x])
 
 
+@in_usual_arithmetic
 def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size: int = 1) -> float:
     """Return delta of a composition of events at a given epsilon.
 
@@ -1427,6 +1431,7 @@ def composed_delta(events: Iterable[PrivacyEvent], epsilon: float, *, group_size
     return totals_delta(of_events(events, _check_size(group_size)), epsilon)
 
 
+@in_usual_arithmetic
 def composed_epsilon(events: Iterable[PrivacyEvent], delta: float, *, group_size: int = 1) -> float:
     """Return epsilon of a composition of events at a given delta.
 

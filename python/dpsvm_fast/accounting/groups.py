@@ -20,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri
 
+from dpsvm_fast.rounding import NEARLY_ZERO
+
 Array = NDArray[np.float64]
 Points = tuple[Array, Array]
 
@@ -78,7 +80,7 @@ def step_points(z: float, q: float, size: int, direction: str, cut: float) -> Po
     sizes = np.abs(first) + np.abs(second) + np.abs(ratio) + float(np.abs(logs).max())
     wide = off + 2.0 * doubt + 32.0 * UNIT * (2.0 + sizes + logs.size)
     first, second = np.exp(first), np.exp(second + ratio)
-    found = first - second + (first + second) * wide + rest + 1e-320
+    found = first - second + (first + second) * wide + rest + NEARLY_ZERO
     epsilons, deltas = ratio + wide, np.clip(found, 0.0, 1.0)
     if direction == "replace":
         epsilons[0] = 0.0

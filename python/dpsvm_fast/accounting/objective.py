@@ -24,7 +24,7 @@ from dpsvm_fast import _core
 from dpsvm_fast.certificates.events import ObjectiveEvent
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.rounding import add_up, div_down, mul_up, round_up
+from dpsvm_fast.rounding import SMALLEST_FLOAT, add_up, div_down, mul_up, round_up
 from dpsvm_fast.validation import (
     MAX_EPSILON,
     check_adjacency,
@@ -448,10 +448,9 @@ def crossing(
     By steps between logarithms, which are nearly straight. The curve was evaluated at what is
     returned and is low enough there, unless that is ``high``.
     """
-    least = math.ulp(0.0)
     wanted = math.log(delta)
-    weight_low = math.log(max(curve(low), least)) - wanted
-    weight_high = math.log(max(curve(high), least)) - wanted
+    weight_low = math.log(max(curve(low), SMALLEST_FLOAT)) - wanted
+    weight_high = math.log(max(curve(high), SMALLEST_FLOAT)) - wanted
     if weight_low <= 0.0:
         return low
     log_low, flat = weight_low, False
@@ -462,7 +461,7 @@ def crossing(
         share = 0.5 if flat or step % 4 == 3 else weight_low / (weight_low - weight_high)
         margin = 2e-13 * high / (high - low)
         middle = low + (high - low) * min(max(share, margin), 1.0 - margin)
-        found = math.log(max(curve(middle), least)) - wanted
+        found = math.log(max(curve(middle), SMALLEST_FLOAT)) - wanted
         # There is no slope to follow before a jump.
         flat = found == log_low
         if found <= 0.0:

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from sklearn.base import BaseEstimator
 
 from dpsvm_fast import _core
-from dpsvm_fast.arithmetic import in_usual_arithmetic
+from dpsvm_fast.arithmetic import check_arithmetic, in_usual_arithmetic
 from dpsvm_fast.certificates import Occasion, PrivacyEvent
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import PrivateLinearClassifier, Released, linear_attributes
@@ -29,7 +29,7 @@ from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import DataclassT, Facts, Plan, Rows, filled
-from dpsvm_fast.validation import check_arithmetic, in_search, warn_of_weak_numbers
+from dpsvm_fast.validation import in_search, warn_of_weak_numbers
 
 # Logs public facts only: plans, spends and whether they are private.
 LOG = logging.getLogger("dpsvm_fast")

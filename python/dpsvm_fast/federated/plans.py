@@ -24,6 +24,7 @@ from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import ProjectedSGD
 from dpsvm_fast.mechanisms.plan import filled
 from dpsvm_fast.rounding import (
+    SMALLEST_FLOAT,
     add_down,
     add_up,
     div_down,
@@ -430,7 +431,7 @@ def _log_ratio(square: float) -> float:
     most 0.1 percent. An exponential that underflows is bounded by the smallest float.
     """
     exponent = -2.0 * math.pi**2 * square * (1.0 - 1e-12)
-    first = math.exp(exponent) if exponent > -740.0 else 5e-324
+    first = math.exp(exponent) if exponent > -740.0 else SMALLEST_FLOAT
     return 4.0 * first * 1.01
 
 

@@ -26,6 +26,7 @@ from dpsvm_fast.accounting.adaptive import AdaptiveComposition
 from dpsvm_fast.accounting.composition import MAX_LOOKS, Composition, largest
 from dpsvm_fast.accounting.export import dp_accounting_event
 from dpsvm_fast.accounting.totals import of_events
+from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates.events import PrivacyEvent
 from dpsvm_fast.exceptions import (
     BudgetExceededError,
@@ -45,7 +46,6 @@ from dpsvm_fast.ledger.store import (
 )
 from dpsvm_fast.rounding import add_up, mul_down, mul_up
 from dpsvm_fast.validation import (
-    check_arithmetic,
     check_bool,
     check_delta,
     check_epsilon,
@@ -352,6 +352,7 @@ class PrivacyLedger:
         handle._budget, handle._strict, handle._spent = self._budget, self._strict, (0, 0.0)
         return handle
 
+    @in_usual_arithmetic
     def spend(
         self,
         event: PrivacyEvent | tuple[PrivacyEvent, ...],
@@ -435,6 +436,7 @@ class PrivacyLedger:
                 self._composed = (self._composed[0] | decision, len(self._records))
                 return
 
+    @in_usual_arithmetic
     def check(
         self, event: PrivacyEvent | Events, *, unit: str | None = None, by_age: bool = False
     ) -> None:
@@ -450,6 +452,7 @@ class PrivacyLedger:
             whole._catch_up()
             whole._admitted(charges)
 
+    @in_usual_arithmetic
     def total(self) -> tuple[float, float]:
         """Return the smallest known epsilon at the delta of the budget, and that delta.
 
@@ -479,6 +482,7 @@ class PrivacyLedger:
                 self._spent = max(self._spent, (known, spent))
         return spent, self.delta
 
+    @in_usual_arithmetic
     def remaining(self) -> float:
         """Return about the epsilon left at the delta of the budget, for a pure event.
 
@@ -492,6 +496,7 @@ class PrivacyLedger:
             lambda one: add_up(one.simple_epsilon(), -self.epsilon),
         )
 
+    @in_usual_arithmetic
     def odometer(
         self, delta: float | None = None, *, tuned_to: float | None = None
     ) -> tuple[float, float]:
@@ -766,7 +771,6 @@ class PrivacyLedger:
 
     def _admitted(self, charges: Charges) -> Compositions:
         """Return the compositions with the events added; raise if any exceeds the budget."""
-        check_arithmetic()
         before, own = self._compositions(), defaultdict[str, list[PrivacyEvent]](list)
         for part, periods in charges:
             for name in periods or before:

@@ -19,6 +19,7 @@ from dpsvm_fast.certificates.releases import effective_sums
 from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
 from dpsvm_fast.rounding import (
+    SMALLEST_FLOAT,
     add_down,
     add_up,
     div_down,
@@ -645,7 +646,6 @@ MIN_REMAINING, UNUSED = 0.5, 0.01
 # of a jump are looked for.
 STEPS, ASIDE, NEAR_JUMP = 20, 0.03, 2e-4
 
-MIN_DELTA = 5e-324
 # Least share of epsilon that a smaller parameter should leave at the same delta.
 GOOD_PART = 0.1
 
@@ -688,7 +688,7 @@ def within_budget(
 
     def log_excess(own: float) -> float:
         # A delta that underflows is not zero.
-        found = max(composed_delta((*before, *like_of(own).events), epsilon), MIN_DELTA)
+        found = max(composed_delta((*before, *like_of(own).events), epsilon), SMALLEST_FLOAT)
         return math.log(found) - math.log(delta)
 
     mus = [event.mu for event in before if event.mu is not None]
@@ -700,7 +700,7 @@ def within_budget(
     def log_delta(own: float) -> float:
         """Return the log of delta of Gaussian noise of that epsilon after earlier events."""
         mu = math.sqrt(sum(mu * mu for mu in mus) + gaussian_parameter(own, delta) ** 2)
-        return math.log(max(gaussian_delta(epsilon, 1.0 / mu), MIN_DELTA))
+        return math.log(max(gaussian_delta(epsilon, 1.0 / mu), SMALLEST_FLOAT))
 
     # Other curves are about as steep.
     slope = max(1.0, (log_delta(at) - log_delta(at * (1.0 - ASIDE))) / ASIDE) / at

@@ -32,6 +32,7 @@ from dpsvm_fast.certificates.events import (
     SubsampledGaussianEvent,
     ZCDPEvent,
 )
+from dpsvm_fast.rounding import NEARLY_ZERO
 from dpsvm_fast.verification.losses import (
     DEPTH,
     FALL,
@@ -510,7 +511,7 @@ def _epsilon(choices: list[Choice], delta: float, near: float) -> float:
             min(1.0, _delta(c, epsilon, near=near, quickly=True) + cost(c.distance, epsilon))
             for c in choices
         )
-        return math.log(max(found, 1e-320) / delta)
+        return math.log(max(found, NEARLY_ZERO) / delta)
 
     low, high = 0.0, near
     if 0.0 < excess(near) <= math.log1p(ALLOWANCE):

@@ -28,6 +28,8 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import erfcx, log_ndtr, logsumexp, ndtr
 
+from dpsvm_fast.rounding import subnormal
+
 # Limit on the work of a verification, which the maker of the certificate must not decide.
 
 
@@ -252,7 +254,7 @@ OUTSIDE = 45.0
 FARTHEST = 64.0
 # Largest relative error of functions and sums. A tail that is smaller than SMALLEST, where
 # functions underflow, counts as that of an infinite loss.
-SUM_ROUNDING, SMALLEST = 1e-12, 1e-309
+SUM_ROUNDING, SMALLEST = 1e-12, subnormal("1e-309")
 # Logarithm of a bound below which no better one is searched.
 MIN_BOUND = -704.0
 

@@ -24,6 +24,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp, ndtr
 
 from dpsvm_fast.certificates.events import ObjectiveEvent
+from dpsvm_fast.rounding import subnormal
 from dpsvm_fast.verification.losses import (
     gaussian_delta,
     normal_density,
@@ -81,7 +82,7 @@ MIN_SHARE, LEVELS = 0.3, 9
 BEYOND, CERTAIN = 38.5, 60.0
 # All roundings together, and more than what underflows: no function does above 1e-310, and weights
 # add up to 1.
-ROUNDING, SMALLEST = 1e-9, 1e-308
+ROUNDING, SMALLEST = 1e-9, subnormal("1e-308")
 # Work of one bound before the law of Xi.
 WORK_OF_BOUND = 1e6
 

@@ -41,6 +41,7 @@ from dpsvm_fast.certificates.statement import (
     SelectionStatement,
     Statement,
 )
+from dpsvm_fast.rounding import NEARLY_ZERO
 from dpsvm_fast.verification.compose import (
     ALLOWANCE,
     LARGEST_EPSILON,
@@ -210,7 +211,7 @@ def objective_share(
     verdict = False if least > claimed else None
 
     def excess(epsilon: float) -> float:
-        return math.log((delta_at(epsilon) + 1e-320) / claimed)
+        return math.log((delta_at(epsilon) + NEARLY_ZERO) / claimed)
 
     # To three digits.
     larger = crossing(excess, o.epsilon, 2.0 * o.epsilon, LARGEST_EPSILON, xtol=1e-9, rtol=1e-3)

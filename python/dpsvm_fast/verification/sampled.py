@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp, ndtr
 
+from dpsvm_fast.rounding import NEARLY_ZERO
 from dpsvm_fast.verification.losses import Curve, TooMuchWorkError, normal_excess, work
 
 Array = NDArray[np.float64]
@@ -134,7 +135,7 @@ def _directed_delta(
         done = delta + rest <= enough or rest <= BELOW_DELTA * max(delta, enough)
         if done or cut >= LAST_CUT:
             return min(1.0, delta + rest)
-        needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, enough, 1e-320))
+        needed = cut + math.log(rest / BELOW_DELTA) - math.log(max(delta, enough, NEARLY_ZERO))
         cut = min(max(1.2 * cut, min(needed + 1.0, 2.0 * cut)), LAST_CUT)
 
 

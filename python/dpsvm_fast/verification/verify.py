@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
-
+from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import record as field
 from dpsvm_fast.certificates.record import Record, read_json
 from dpsvm_fast.certificates.render import bullets, paragraphs
@@ -508,6 +507,7 @@ def _leaves(record: Mapping[str, Any], name: str) -> Iterator[tuple[str, Mapping
             yield from _leaves(inner, f"{name}__{step}" if name else step)
 
 
+@in_usual_arithmetic
 def verify(
     certificate: Mapping[str, Any] | str | Statement,
     *,
@@ -572,7 +572,7 @@ dict or str
     except (TypeError, ValueError) as error:
         return Verification(ok=False, problems=(str(error),), epsilon=None, delta=None)
     try:
-        with limited_work(), np.errstate(all="ignore"):
+        with limited_work():
             found = _verified(statement)
     except TooMuchWorkError:
         problems = (TOO_MUCH_WORK,)
