@@ -55,7 +55,7 @@ LONG: dict[str, tuple[str, dict[str, Any], tuple[int, int]]] = {
     "psgd": ("psgd", {"n_epochs": 2000}, (20_000, 60)),
     "linear": ("linear", {}, (60_000, 150)),
     "linear whitened": ("linear whitened", {}, (60_000, 150)),
-    "linear output": ("linear output", {}, (60_000, 150)),
+    "linear output": ("linear output", {}, (120_000, 150)),
     "gradient": ("gradient", {"n_steps": 20_000, "learning_rate": 1e-9}, (20_000, 50)),
     "gradient adam": ("gradient adam", {"n_steps": 20_000, "sampling_rate": 0.5}, (20_000, 60)),
     "whitener": ("whitener", {}, (20_000, 1200)),

@@ -242,17 +242,29 @@ const MAX_PREFETCHED: usize = 64 * LINE;
 #[inline(always)]
 pub(crate) fn prefetch<T>(x: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let bytes = size_of_val(x).min(MAX_PREFETCHED);
-        let start = x.as_ptr().cast::<i8>();
-        for offset in (0..bytes).step_by(LINE) {
-            // SAFETY: the address lies within the slice, and a prefetch reads nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.add(offset)) };
-        }
-    }
+    prefetch_to::<T, { std::arch::x86_64::_MM_HINT_T0 }>(x);
     #[cfg(not(target_arch = "x86_64"))]
     let _ = x;
+}
+
+/// [`prefetch`] of what is read later: not into the first-level cache.
+#[inline(always)]
+pub(crate) fn prefetch_early<T>(x: &[T]) {
+    #[cfg(target_arch = "x86_64")]
+    prefetch_to::<T, { std::arch::x86_64::_MM_HINT_T1 }>(x);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = x;
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_to<T, const HINT: i32>(x: &[T]) {
+    let bytes = size_of_val(x).min(MAX_PREFETCHED);
+    let start = x.as_ptr().cast::<i8>();
+    for offset in (0..bytes).step_by(LINE) {
+        // SAFETY: the address lies within the slice, and a prefetch reads nothing.
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.add(offset)) };
+    }
 }
 
 /// `y += a x`.

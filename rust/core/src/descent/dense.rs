@@ -11,7 +11,7 @@ use crate::records::persons::shortening;
 use crate::records::store::{RecordRows, Records};
 use crate::rows::clip::sum_of_squares;
 use crate::runtime::memory::{reserve, resize};
-use crate::simd::{Kernel, Simd};
+use crate::simd::{Kernel, Simd, prefetch_early};
 use std::ops::Range;
 
 /// Leaves of dense rows.
@@ -36,6 +36,10 @@ pub struct DensePass<'p, T> {
     pub scratch: &'p mut LeafScratch<T>,
 }
 
+/// Entries up to which rows stay in the caches. Of more, those of the next leaf are asked for early: they
+/// lie anywhere, so that the hardware cannot foresee them.
+const NEAR: usize = 1 << 20;
+
 /// More than what rounding adds to the sum of a leaf.
 const LEAF_SLACK: f64 = 1.001;
 
@@ -56,14 +60,22 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
         }
         let (order, mut leaves) = (self.order, self.leaves.iter());
         let mut groups = Groups::new(self.records, self.persons);
+        let distance = if self.records.n_stored() > NEAR {
+            LEAF
+        } else {
+            order.len()
+        };
         // One call: its kernels are compiled into it.
         loop {
-            let (members, parts) = match leaves.next() {
-                Some(leaf) => (&order[leaf.clone()], &[][..]),
-                None if groups.advance() => (&groups.members[..], &groups.parts[..]),
+            let (members, ahead, parts) = match leaves.next() {
+                Some(leaf) => {
+                    let ahead = order.len().min(leaf.start + distance);
+                    (&order[leaf.clone()], &order[ahead..], &[][..])
+                }
+                None if groups.advance() => (&groups.members[..], &[][..], &groups.parts[..]),
                 None => break,
             };
-            self.group(simd, members, (&mut room, &mut lifted), parts)?;
+            self.group(simd, (members, ahead), (&mut room, &mut lifted), parts)?;
         }
         self.scratch.rows = room;
         self.scratch.lifted = lifted;
@@ -81,7 +93,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     fn group<S: Simd>(
         &mut self,
         simd: S,
-        members: &[u32],
+        (members, ahead): (&[u32], &[u32]),
         (room, lifted): (&mut Vec<T>, &mut Vec<f32>),
         parts: &[PersonPart],
     ) -> Result<()> {
@@ -99,7 +111,8 @@ impl<'p, T: Precision> DensePass<'p, T> {
         for (at, row) in rows.iter().enumerate() {
             lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
         }
-        self.leaf(simd, members, (&lines[..members.len()], rows), parts)
+        let lines = (&lines[..members.len()], rows);
+        self.leaf(simd, (members, ahead), lines, parts)
     }
 
     /// Adds the sum of a person, of norm at most the bound, and forgets it.
@@ -154,18 +167,19 @@ impl<'p, T: Precision> DensePass<'p, T> {
     fn leaf<S: Simd>(
         &mut self,
         simd: S,
-        members: &[u32],
+        (members, ahead): (&[u32], &[u32]),
         (lines, rows): (&[&[T]], &[&[f32]]),
         parts: &[PersonPart],
     ) -> Result<()> {
         let scratch = &mut *self.scratch;
-        leaf_scores(
-            simd,
-            lines,
-            &self.view.w,
-            &self.view.bias,
-            &mut scratch.scores,
-        );
+        let (view, records, d) = (self.view, self.records, self.records.columns);
+        let near = |at: usize| {
+            if let (RecordRows::Dense { value }, Some(i)) = (&records.rows, ahead.get(at)) {
+                prefetch_early(&value[*i as usize * d..][..d]);
+            }
+        };
+        let weights = (&view.w[..], &view.bias[..]);
+        leaf_scores(simd, lines, weights, &mut scratch.scores, near);
         let members = members.iter().map(|i| *i as usize);
         scratch.gradients(&self.rule, self.records, members)?;
         let (stride, count, alone) = (self.stride(), lines.len(), parts.is_empty());

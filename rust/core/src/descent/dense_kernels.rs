@@ -5,7 +5,7 @@
 //! with another row or alone, so that its scores depend on it and the weights only.
 
 use crate::descent::leaves::LEAF;
-use crate::simd::{Real, Simd, prefetch};
+use crate::simd::{Real, Simd};
 
 /// Classes of a block at most: with two rows, or two vectors of columns, they fill 20 of 32
 /// registers.
@@ -51,14 +51,14 @@ fn block_size(classes: usize) -> usize {
     classes.div_ceil(classes.div_ceil(BLOCK).max(1))
 }
 
-/// `scores[k][i] = <rows[i], w[k]> + bias[k]`, [`LEAF`] numbers a class.
+/// `scores[k][i] = <rows[i], w[k]> + bias[k]`, [`LEAF`] numbers a class; `near(i)` is called beside row `i`.
 #[inline(always)]
 pub fn leaf_scores<S: Simd, T: Real>(
     simd: S,
     rows: &[&[T]],
-    w: &[T],
-    bias: &[T],
+    (w, bias): (&[T], &[T]),
     scores: &mut [T],
+    near: impl Fn(usize),
 ) {
     let classes = bias.len();
     let columns = rows.first().map_or(0, |row| row.len());
@@ -70,12 +70,9 @@ pub fn leaf_scores<S: Simd, T: Real>(
         let bias = &bias[first..first + block];
         let mut at = 0;
         while at < rows.len() {
-            // Rows of a leaf lie anywhere, so that the hardware cannot foresee the next ones.
             if first == 0 {
-                rows.iter()
-                    .skip(at + 2)
-                    .take(2)
-                    .for_each(|row| prefetch(row));
+                near(at);
+                near(at + 1);
             }
             let out = &mut scores[first * LEAF + at..];
             if S::REGISTER_COUNT >= MANY_REGISTERS && at + 2 <= rows.len() {
@@ -209,11 +206,33 @@ struct Sums<'t> {
 }
 
 impl Sums<'_> {
+    /// Adds the first `width` of `sums`, whole eights of numbers.
     #[inline(always)]
-    fn add<T: Real>(&mut self, class: usize, sums: &[T]) {
-        let total = &mut self.total[class * self.stride..][..sums.len()];
-        for (total, sum) in total.iter_mut().zip(sums) {
-            *total += (sum.wide() + self.magic) - self.magic;
+    fn add<S: Simd, T: Real>(&mut self, simd: S, class: usize, sums: &[T], width: usize) {
+        let mut wide = [0.0; 2 * WIDEST];
+        for (wide, x) in (wide.as_chunks_mut().0.iter_mut()).zip(sums.as_chunks::<8>().0) {
+            // As in `exact_leaf`: a loop over lanes would convert them one by one.
+            *wide = [
+                x[0].wide(),
+                x[1].wide(),
+                x[2].wide(),
+                x[3].wide(),
+                x[4].wide(),
+                x[5].wide(),
+                x[6].wide(),
+                x[7].wide(),
+            ];
+        }
+        let total = &mut self.total[class * self.stride..][..width];
+        let (totals, rest) = f64::vectors_mut::<S>(total);
+        let magic = f64::splat(simd, self.magic);
+        for (total, sum) in totals.iter_mut().zip(f64::vectors::<S>(&wide).0) {
+            let rounded = f64::sub(simd, f64::add(simd, *sum, magic), magic);
+            *total = f64::add(simd, *total, rounded);
+        }
+        let done = width - rest.len();
+        for (total, sum) in rest.iter_mut().zip(&wide[done..]) {
+            *total += (sum + self.magic) - self.magic;
         }
     }
 }
@@ -247,7 +266,7 @@ fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
         whole[..V].copy_from_slice(&products[k]);
     });
     for (k, line) in lines.iter().enumerate() {
-        sums.add(k, &line[..V * lanes]);
+        sums.add(simd, k, &line[..(V * lanes).next_multiple_of(8)], V * lanes);
     }
 }
 
@@ -277,6 +296,6 @@ fn outer_rest<S: Simd, T: Real, const K: usize>(
         T::vectors_mut::<S>(&mut lines[k]).0[0] = products[k];
     });
     for (k, line) in lines.iter().enumerate() {
-        sums.add(k, &line[..part.width]);
+        sums.add(simd, k, line, part.width);
     }
 }

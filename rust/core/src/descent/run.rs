@@ -13,7 +13,7 @@ use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
 use crate::records::store::{RecordRows, Records};
 use crate::rows::sparse::Blocks;
-use crate::runtime::interrupt::Interrupt;
+use crate::runtime::interrupt::{Interrupt, Never};
 use crate::runtime::memory::zeros;
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use rayon::ThreadPool;
@@ -47,8 +47,6 @@ pub struct Run<'j> {
     pub batches: &'j Batches<'j>,
     /// More threads.
     pub pool: Option<&'j ThreadPool>,
-    /// Asked now and then.
-    pub interrupt: &'j dyn Interrupt,
     /// Purpose.
     pub purpose: Purpose<'j>,
 }
@@ -65,14 +63,18 @@ impl Run<'_> {
     ///
     /// # Errors
     /// An interrupt.
-    pub fn start(&self, state: &mut State) -> Result<Vec<i128>> {
+    pub fn start(&self, state: &mut State, interrupt: &dyn Interrupt) -> Result<Vec<i128>> {
         match self.settings.arithmetic {
-            Arithmetic::Single => self.choose::<f32>(state),
-            Arithmetic::Double => self.choose::<f64>(state),
+            Arithmetic::Single => self.choose::<f32>(state, interrupt),
+            Arithmetic::Double => self.choose::<f64>(state, interrupt),
         }
     }
 
-    fn choose<T: Precision>(&self, state: &mut State) -> Result<Vec<i128>> {
+    fn choose<T: Precision>(
+        &self,
+        state: &mut State,
+        interrupt: &dyn Interrupt,
+    ) -> Result<Vec<i128>> {
         let (records, settings) = (self.records, self.settings);
         let rule = settings.rule();
         if let RecordRows::Dense { .. } | RecordRows::Lifted(_) = records.rows {
@@ -87,19 +89,19 @@ impl Run<'_> {
                 unit,
                 exact: settings.exact_sums,
             };
-            return self.descend::<T, _>(&plan, state);
+            return self.descend::<T, _>(&plan, state, interrupt);
         }
         let plan = SparseSummation {
             records,
-            products: records.products(self.pool, self.interrupt)?,
-            blocks: self.blocks()?,
+            products: records.products(self.pool, interrupt)?,
+            blocks: self.blocks(interrupt)?,
             rule,
         };
-        self.descend::<T, _>(&plan, state)
+        self.descend::<T, _>(&plan, state, interrupt)
     }
 
     /// Blocks of sparse records, where several steps meet all of them.
-    fn blocks(&self) -> Result<Option<&Blocks>> {
+    fn blocks(&self, interrupt: &dyn Interrupt) -> Result<Option<&Blocks>> {
         let (RecordRows::Sparse(rows), Purpose::Steps(steps, _)) =
             (&self.records.rows, &self.purpose)
         else {
@@ -114,13 +116,14 @@ impl Run<'_> {
         let share = n.div_ceil(threads);
         let each = (BLOCK_NUMBERS / scores).min(BLOCK_ROWS).min(share).max(1);
         let each = each.next_multiple_of(LEAF);
-        rows.blocks(n, self.records.columns, each, self.interrupt)
+        rows.blocks(n, self.records.columns, each, interrupt)
     }
 
     fn descend<T: Precision, P: Summation<T>>(
         &self,
         plan: &P,
         state: &mut State,
+        interrupt: &dyn Interrupt,
     ) -> Result<Vec<i128>> {
         let mut batch = Batch::default();
         let first = match &self.purpose {
@@ -145,6 +148,7 @@ impl Run<'_> {
             run: self,
             plan,
             share,
+            together: (ROUND_WORK / touched).max(1) as u32,
             batch,
             workers: &mut workers,
             view: View::default(),
@@ -153,10 +157,10 @@ impl Run<'_> {
         };
         match &self.purpose {
             Purpose::Steps(all, streams) => {
-                steps.all_steps(all.clone(), streams)?;
+                steps.all_steps(all.clone(), streams, interrupt)?;
                 Ok(Vec::new())
             }
-            Purpose::Part(_) => steps.part(),
+            Purpose::Part(_) => steps.part(interrupt),
         }
     }
 
@@ -190,6 +194,8 @@ struct StepLoop<'w, 'j, T, P> {
     plan: &'w P,
     /// Pool for the passes; `None` where a step is too small.
     share: Option<&'w ThreadPool>,
+    /// Steps between two looks at the interrupt.
+    together: u32,
     batch: Batch,
     workers: &'w mut [Worker<T>],
     view: View<T>,
@@ -199,16 +205,21 @@ struct StepLoop<'w, 'j, T, P> {
 
 impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     /// The sum at the present weights, in units.
-    fn part(&mut self) -> Result<Vec<i128>> {
+    fn part(&mut self, interrupt: &dyn Interrupt) -> Result<Vec<i128>> {
         self.plan.view(&self.state.weights, &mut self.view)?;
-        self.pass()?;
+        self.pass(interrupt)?;
         let mut units = zeros(self.run.settings.weights())?;
         let sum = &self.workers[0].sum;
         for_each_exact(sum, &self.plan.places(), |at, value| units[at] = value);
         Ok(units)
     }
 
-    fn all_steps(&mut self, all: Range<u32>, streams: &DescentStreams<'_>) -> Result<()> {
+    fn all_steps(
+        &mut self,
+        all: Range<u32>,
+        streams: &DescentStreams<'_>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
         let (run, share) = (self.run, self.share);
         let p = run.settings.weights().max(1);
         let ahead = if run.pool.is_some() { AHEAD / p } else { 1 };
@@ -227,11 +238,11 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
                 let mut drawn = Ok(());
                 pool.in_place_scope(|scope| {
                     scope.spawn(|_| drawn = next.draw(from, range(first), None));
-                    self.some_steps(steps, all.start, &now)
+                    self.some_steps(steps, all.start, &now, interrupt)
                 })?;
                 drawn?;
             } else {
-                self.some_steps(steps, all.start, &now)?;
+                self.some_steps(steps, all.start, &now, interrupt)?;
                 next.draw(from, range(first), share)?;
             }
             std::mem::swap(&mut now, &mut next);
@@ -240,14 +251,40 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     }
 
     /// The batch of step `first` is chosen already.
-    fn some_steps(&mut self, steps: Range<u32>, first: u32, drawn: &Drawn) -> Result<()> {
+    fn some_steps(
+        &mut self,
+        mut steps: Range<u32>,
+        first: u32,
+        drawn: &Drawn,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
+        while !steps.is_empty() {
+            interrupt.check()?;
+            let end = steps.end.min(steps.start.saturating_add(self.together));
+            let part = steps.start..end;
+            steps.start = end;
+            match self.share.filter(|_| self.together > 1) {
+                // A short step inside the pool wakes one thread less, and so does its end.
+                Some(pool) => pool.install(|| self.each_step(part, first, drawn, &Never)),
+                None => self.each_step(part, first, drawn, interrupt),
+            }?;
+        }
+        Ok(())
+    }
+
+    fn each_step(
+        &mut self,
+        steps: Range<u32>,
+        first: u32,
+        drawn: &Drawn,
+        interrupt: &dyn Interrupt,
+    ) -> Result<()> {
         for step in steps {
-            self.run.interrupt.check()?;
             if step > first && !self.run.batches.full() {
                 self.run.choose_batch(self.plan, step, &mut self.batch)?;
             }
             self.plan.view(&self.state.weights, &mut self.view)?;
-            self.pass()?;
+            self.pass(interrupt)?;
             let settings = self.run.settings;
             let noise = drawn.step(settings.noise, step, settings.weights());
             let (sum, places) = (&self.workers[0].sum, self.plan.places());
@@ -258,27 +295,28 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     }
 
     /// All contributions of the step, into the sum of the first worker.
-    fn pass(&mut self) -> Result<()> {
+    fn pass(&mut self, interrupt: &dyn Interrupt) -> Result<()> {
         let items = self.plan.items(&self.batch);
         let threads = self.workers.len();
-        each_block(self.share, self.workers, self.run.interrupt, |worker| {
-            worker.sum.clear();
-            Ok(())
-        })?;
         for (at, worker) in self.workers.iter_mut().enumerate() {
             worker.items = items * at / threads..items * (at + 1) / threads;
         }
         let records = self.batch.records(self.run.records).max(1);
         let per_item = (self.plan.touched() * records / items.max(1)).max(1);
         let round = (ROUND_WORK / per_item).max(1);
-        while self.workers.iter().any(|worker| !worker.items.is_empty()) {
+        let mut fresh = true;
+        while fresh || self.workers.iter().any(|worker| !worker.items.is_empty()) {
             let (plan, batch, view) = (self.plan, &self.batch, &self.view);
-            each_block(self.share, self.workers, self.run.interrupt, |worker| {
+            each_block(self.share, self.workers, interrupt, |worker| {
+                if fresh {
+                    worker.sum.clear();
+                }
                 let end = worker.items.end.min(worker.items.start + round);
                 let part = worker.items.start..end;
                 worker.items.start = end;
                 plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch)
             })?;
+            fresh = false;
         }
         let (first, rest) = self.workers.split_at_mut(1);
         let mut sums: Vec<_> = rest.iter_mut().map(|worker| &mut worker.sum).collect();

@@ -120,11 +120,10 @@ impl DescentSettings {
             records,
             batches: &streams.batches,
             pool: pool.as_deref(),
-            interrupt,
             purpose: Purpose::Steps(steps, streams),
         };
         let mut next = state.copy()?;
-        run.start(&mut next)?;
+        run.start(&mut next, interrupt)?;
         *state = next;
         Ok(())
     }
@@ -160,14 +159,13 @@ impl DescentSettings {
             records,
             batches,
             pool: pool.as_deref(),
-            interrupt,
             purpose: Purpose::Part(step),
         };
         let mut state = State {
             weights: copied(weights)?,
             ..State::default()
         };
-        run.start(&mut state)
+        run.start(&mut state, interrupt)
     }
 
     /// The power of two of which sums of shards are multiples.

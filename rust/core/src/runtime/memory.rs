@@ -11,9 +11,36 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::OutOfMemory`].
 pub fn reserve<T>(vec: &mut Vec<T>, len: usize) -> Result<()> {
+    let before = vec.capacity();
     vec.try_reserve_exact(len).map_err(|_| Error::OutOfMemory {
         bytes: len.saturating_mul(size_of::<T>()),
-    })
+    })?;
+    if vec.capacity() != before {
+        in_large_pages(vec);
+    }
+    Ok(())
+}
+
+/// Bytes of a large page.
+#[cfg(target_os = "linux")]
+const LARGE_PAGE: usize = 1 << 21;
+
+/// Asks for memory in large pages where it is large: rows of a batch lie anywhere, and each page needs a
+/// translation, as well as a fault when it is first written to.
+fn in_large_pages<T>(vec: &mut Vec<T>) {
+    #[cfg(target_os = "linux")]
+    {
+        let start = vec.as_mut_ptr() as usize;
+        let first = start.next_multiple_of(LARGE_PAGE);
+        let end = (start + vec.capacity() * size_of::<T>()) / LARGE_PAGE * LARGE_PAGE;
+        if end > first && end - first >= LARGE_PAGE {
+            // SAFETY: the range lies within the vector's memory, and the advice changes none of its
+            // contents. It may be refused.
+            unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = vec;
 }
 
 /// Makes room for `len` more entries; if it has to grow, for as many again.
