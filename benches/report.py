@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import geometric_mean
 
+from benches.config import ROUNDS_SECONDS, SEARCH_SECONDS
+from benches.subjects import objective
 from benches.tables import Row
 
 OPENING, CLOSING = "<!-- bench-table -->", "<!-- /bench-table -->"
@@ -84,10 +86,15 @@ def _times(ratio: str) -> str:
 
 
 def objective_markdown(table: Sequence[Row], fits: Sequence[Row]) -> str:
-    """Speedup of the smooth solver, with times of whole private fits below."""
+    """Speedup of the smooth solver, beside each peer too, with times of private fits below."""
     cells = [row for row in table if row["lambda"]]
-    values = list(dict.fromkeys(row["lambda"] for row in cells))
+    values = sorted({row["lambda"] for row in cells}, key=float)
+    peers = [name for name in cells[0] if name.startswith(objective.MS)]
+    libraries = list(dict.fromkeys(name[len(objective.MS) :].split(", ")[0] for name in peers))
+    named = " and ".join(filter(None, [", ".join(libraries[:-1]), libraries[-1]]))
     lines = [
+        f"Speedup on one thread over the fastest of {named}:",
+        "",
         "| | " + " | ".join(f"λ = {value}" for value in values) + " |",
         "|---|" + "---|" * len(values),
     ]
@@ -99,10 +106,20 @@ def objective_markdown(table: Sequence[Row], fits: Sequence[Row]) -> str:
     )
     lines += [
         "",
-        f"Geometric mean {_times(mean['ratio'])}, minimum {_times(least['ratio'])}. Time until the "
+        f"Geometric mean {_times(mean['ratio'])}, minimum {_times(least['ratio'])}; two threads "
+        f"gain {_times(mean['two_threads'])} and {_times(least['two_threads'])}. Time until the "
         "gradient norm falls to 1e-6 of its value at W = 0; each peer runs at the loosest `tol` "
-        "that reaches it.",
+        f"that reaches it. A run of over {ROUNDS_SECONDS:g} s is not repeated; a peer without the "
+        f"norm after {SEARCH_SECONDS:g} s of all runs is given up for this λ and smaller ones.",
+        "",
+        "| peer | geometric mean | minimum | cells measured |",
+        "|---|---|---|---|",
     ]
+    for name in peers:
+        found = [float(row[name]) / float(row["ours_ms"]) for row in cells if row[name]]
+        values = (geometric_mean(found), min(found)) if found else ()
+        ratios = [_times(str(value)) for value in values] or ["", ""]
+        lines.append(f"| {_peer(name)} | {' | '.join(ratios)} | {len(found)} of {len(cells)} |")
     shown_fits = [row for row in fits if row["call"].startswith("fit")]
     if shown_fits:
         lines += ["", "| Whole private fit, noise calibration included | |", "|---|---|"]
@@ -110,11 +127,16 @@ def objective_markdown(table: Sequence[Row], fits: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def _peer(column: str) -> str:
+    """Library and solver."""
+    return column.removeprefix(objective.MS).replace(", ", " ")
+
+
 def _objective_cell(row: Row) -> str:
-    """Ratio and times of one cell."""
-    ours, theirs = float(row["ours_ms"]), float(row["peer_ms"])
-    name = row["peer_solver"]
-    return f"**{_times(row['ratio'])}** ({ours:.0f} ms vs. {theirs:.0f} ms, {name})"
+    """Ratio and times of one cell, bold where ours is faster."""
+    ours, theirs, ratio = float(row["ours_ms"]), float(row["peer_ms"]), _times(row["ratio"])
+    shown = f"**{ratio}**" if float(row["ratio"]) > 1.0 else ratio
+    return f"{shown} ({ours:.0f} ms vs. {theirs:.0f} ms, {_peer(row['peer'])})"
 
 
 def descent_markdown(table: Sequence[Row], memory: Sequence[Row], fits: Sequence[Row]) -> str:
