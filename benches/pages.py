@@ -56,7 +56,8 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "roofline-table": Table(performance_tables.roofline, "roofline"),
     },
     "docs/command_line.md": {
-        "command-line-table": Table(performance_tables.command_line, "command_line")
+        "command-line-table": Table(performance_tables.command_line, "command_line"),
+        "command-line-stages": Table(performance_tables.stages, "command_line_stages"),
     },
     "docs/tuning.md": {"tuning-table": Table(readme_tables.tuning, "papers_tuning")},
     "docs/federated.md": {

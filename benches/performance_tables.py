@@ -143,8 +143,9 @@ def larger(found: Summaries) -> str:
 
 
 def command_line(found: Summaries) -> str:
-    """From a CSV file to a model, beside pandas and scikit-learn without privacy."""
-    head = ("", "seconds", "processor seconds", "peak MiB", "accuracy", "over the fastest peer")
+    """From a file to a model, beside pandas and scikit-learn without privacy."""
+    peer = "over the fastest peer on the same file"
+    head = ("", "seconds", "processor seconds", "peak MiB", "accuracy", peer)
     names = ("seconds", "cpu_seconds", "peak_mib")
     rows = [
         (
@@ -156,6 +157,16 @@ def command_line(found: Summaries) -> str:
         for row in found["command_line"]
     ]
     return grid(head, rows)
+
+
+def stages(found: Summaries) -> str:
+    """Where the seconds of ours go."""
+    first, *names = found["command_line_stages"][0]
+    rows = [
+        (f"`{row[first]}`", *(f"{float(row[name]):.1f}" for name in names))
+        for row in found["command_line_stages"]
+    ]
+    return grid(("", "seconds, profiled", *names[1:]), rows)
 
 
 def roofline(found: Summaries) -> str:
