@@ -48,9 +48,8 @@ CATEGORIES = {
 EPSILON, DELTA = "1", "1e-8"
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches" / "results"
-# Where the tables go, and what stands there before they were ever measured.
-PAGE, TABLES = "docs/command_line.md", ("command-line-table", "command-line-stages")
-UNMEASURED = "<!-- unmeasured -->"
+# Where the tables go.
+PAGE = "docs/command_line.md"
 # The reader of pandas and the classifier.
 PEERS = (
     "pandas + LinearSVC",
@@ -333,9 +332,6 @@ def publish(rows: list[Row], summary: list[Row], parts: list[Row], facts: dict[s
     tables.write(RESULTS / "command_line_stages.csv", tables.as_rows(parts), facts)
     tables.write(RESULTS / "command_line_runs.csv", tables.as_rows(rows), facts)
     tables.write(RESULTS / "command_line.csv", tables.as_rows(summary), facts)
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
-    places = [one for name in TABLES for one in pages.markers(name) if one not in text]
-    (ROOT / PAGE).write_text(text.replace(UNMEASURED, "\n".join(places)), encoding="utf-8")
     pages.fill(PAGE, RESULTS, ROOT)
 
 

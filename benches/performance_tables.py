@@ -11,6 +11,7 @@ from benches.tables import Row
 # Summaries whose figures stand on the page, and what measures them.
 COMMANDS = {
     "solver": "python benches/run.py solver",
+    "crammer_singer_grid": "python -m benches.crammer_singer_grid",
     "objective": "python benches/run.py objective",
     "objective_fit": "python benches/run.py objective_fit",
     "descent": "python benches/run.py descent",

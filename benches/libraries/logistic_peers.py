@@ -30,7 +30,6 @@ import importlib
 import importlib.util
 import itertools
 import math
-import multiprocessing
 import os
 import tempfile
 import time
@@ -49,6 +48,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from benches.logistic_problem import LogisticProblem
+from benches.measuring import Child
 
 Weights = NDArray[np.float64]
 
@@ -237,44 +237,11 @@ class Rows:
             return timed(problem, lambda: self.solver.solve(problem, self.X, tol))
 
 
-class Child:
-    """The same in a process of its own, which ends when it does not answer in time."""
-
-    def __init__(self, problem: LogisticProblem, name: str, folder: str) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        given = (theirs, problem, name, folder)
-        self.process = context.Process(target=_serve, args=given, daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def answer(self, limit: float) -> Any:
-        """What it says, or None after so many seconds."""
-        if self.process.is_alive() and self.pipe.poll(limit):
-            return self.pipe.recv()
-        self.end()
-        return None
-
-    def end(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.join()
-
-    def ask(self, regularization: float, tol: float, limit: float) -> Answer | None:
-        """One run; None where it takes longer than the limit, or one before did."""
-        if self.process.is_alive():
-            self.pipe.send((regularization, tol))
-        found: Answer | None = self.answer(limit)
-        return found
-
-
-def _serve(pipe: Any, problem: LogisticProblem, name: str, folder: str) -> None:
-    """Answers of a child: first that it is ready, then runs."""
+def answers(problem: LogisticProblem, name: str, folder: str) -> Callable[[float, float], Answer]:
+    """Runs in a process of its own, by lambda and tolerance."""
     tempfile.tempdir = folder
     rows = Rows(problem, name)
-    pipe.send("ready")
-    while True:
-        pipe.send(rows.run(*pipe.recv())[0])
+    return lambda regularization, tol: rows.run(regularization, tol)[0]
 
 
 @contextmanager
@@ -284,8 +251,7 @@ def children(problem: LogisticProblem, ready: float) -> Iterator[dict[str, Child
         found = {}
         for name, solver in SOLVERS.items():
             if solver.takes(problem) and importlib.util.find_spec(solver.module):
-                found[name] = Child(problem, name, folder)
-                found[name].answer(ready)
+                found[name] = Child(ready, answers, problem, name, folder)
         try:
             yield found
         finally:

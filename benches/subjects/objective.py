@@ -28,7 +28,7 @@ from benches.datasets import available, prepared_adult, text_like
 from benches.libraries import logistic_peers, ours
 from benches.libraries.logistic_peers import Answer
 from benches.logistic_problem import LogisticProblem
-from benches.measuring import interleaved
+from benches.measuring import Child, interleaved
 from benches.tables import Row, as_rows
 
 # Library and solver.
@@ -67,7 +67,7 @@ def _data_sets(plan: Plan) -> Iterator[tuple[str, Any, NDArray[np.int64]]]:
 
 
 def _cell(
-    problem: LogisticProblem, peers: Mapping[str, logistic_peers.Child], plan: Plan
+    problem: LogisticProblem, peers: Mapping[str, Child], plan: Plan
 ) -> list[dict[str, object]]:
     """All measurements of one data set at one lambda."""
     start = problem.norm_at_zero()
@@ -95,7 +95,11 @@ def _cell(
         )
 
     for name, peer in peers.items():
-        ask = partial(peer.ask, problem.regularization)
+
+        def ask(tol: float, limit: float, peer: Child = peer) -> Answer | None:
+            found: Answer | None = peer.ask(limit, problem.regularization, tol)
+            return found
+
         first = logistic_peers.SOLVERS[name].first(problem, target)
         tol, answer = logistic_peers.loosest(ask, first, target, SEARCH_SECONDS)
         tolerances[name] = tol
