@@ -37,6 +37,7 @@ CALLS = {
     "subsampled epsilon": "ε of sampled steps",
 }
 LIBRARIES = ("dpsvm_fast._core", "dp-accounting")
+PAPER_THREADS = 16
 OURS = "dpsvm_fast"
 # Candidates of the memory part, by what they are called.
 MODELS = {
@@ -187,7 +188,28 @@ def roofline(found: Summaries) -> str:
         shares = (f"{float(own[n]['share']):.0%}" for n in threads)
         rows.append((loop, *(work if one["rows"] != "1" else ("", "")), *speeds, *shares))
     reached = (f"reached, {n} thread{'s' * (n != '1')}" for n in threads)
-    return grid((*head, *reached), rows)
+    return f"{grid((*head, *reached), rows)}\n\n{_on_paper(found['roofline'])}"
+
+
+def _on_paper(rows: Sequence[Row]) -> str:
+    """What more threads could gain, if they share the memory that those measured have."""
+    most = max(rows, key=lambda row: int(row["n_threads"]))["n_threads"]
+    # Of the machine's loops a call is one row.
+    own = [row for row in rows if row["rows"] == "1" and row["n_threads"] == most]
+    memory = max(float(row["gb_per_s"]) for row in own)
+    gains = {
+        row["loop"]: memory / float(row["gb_per_s"])
+        for row in rows
+        if row["rows"] != "1" and row["n_threads"] == "1"
+    }
+    first = sorted((gain, loop) for loop, gain in gains.items() if gain < PAPER_THREADS)
+    bound = "; ".join(f"{loop} {gain:.1f}\u00d7" for gain, loop in first)
+    rest = "; ".join(loop for loop, gain in gains.items() if gain >= PAPER_THREADS)
+    return (
+        f"On paper, {PAPER_THREADS} threads: arithmetic grows with them, and all share the "
+        f"{memory:.3g} GB/s that {most} had here. Over one thread the memory then allows at most, "
+        f"the first to reach its limit first: {bound}. {PAPER_THREADS}\u00d7: {rest}."
+    )
 
 
 def machine(facts: Mapping[str, Mapping[str, str]]) -> str:
