@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -105,8 +106,10 @@ class Child:
         self.process.join()
 
     def _answer(self, limit: float) -> Any:
-        if self.pipe.poll(limit):
-            return self.pipe.recv()
+        # Where it broke down there is nothing to receive.
+        with suppress(EOFError):
+            if self.pipe.poll(limit):
+                return self.pipe.recv()
         return self.end()
 
 

@@ -207,7 +207,7 @@ def _on_paper(rows: Sequence[Row]) -> str:
     rest = "; ".join(loop for loop, gain in gains.items() if gain >= PAPER_THREADS)
     return (
         f"On paper, {PAPER_THREADS} threads: arithmetic grows with them, and all share the "
-        f"{memory:.3g} GB/s that {most} had here. Over one thread the memory then allows at most, "
+        f"{memory:.3g} GB/s measured on {most}. Over one thread the memory then allows at most, "
         f"the first to reach its limit first: {bound}. {PAPER_THREADS}\u00d7: {rest}."
     )
 

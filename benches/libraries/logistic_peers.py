@@ -218,30 +218,31 @@ def timed(problem: LogisticProblem, solve: Callable[[], Any]) -> tuple[Answer, W
     return Answer(seconds, cpu_seconds, float(np.linalg.norm(problem.gradient(W)))), W
 
 
-class Rows:
-    """One solver on rows that it converts once."""
+def prepared(
+    problem: LogisticProblem, name: str
+) -> Callable[[float, float], tuple[Answer, Weights]]:
+    """Runs of a solver, by lambda and tolerance, on one thread, on rows that it converts once."""
+    solver = SOLVERS[name]
+    X = solver.convert(problem, problem.with_constant())
 
-    def __init__(self, problem: LogisticProblem, name: str) -> None:
-        self.problem, self.solver = problem, SOLVERS[name]
-        self.X = self.solver.convert(problem, problem.with_constant())
-        if self.solver.compiles:
-            self.run(problem.regularization, 1.0)
-
-    def run(self, regularization: float, tol: float) -> tuple[Answer, Weights]:
-        """One run, on one thread."""
-        problem = replace(self.problem, regularization=regularization)
+    def run(regularization: float, tol: float) -> tuple[Answer, Weights]:
+        own = replace(problem, regularization=regularization)
         with warnings.catch_warnings(), threadpool_limits(limits=1):
             # Whatever a solver says about itself, its gradient is computed afterwards.
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", OptimizeWarning)
-            return timed(problem, lambda: self.solver.solve(problem, self.X, tol))
+            return timed(own, lambda: solver.solve(own, X, tol))
+
+    if solver.compiles:
+        run(problem.regularization, 1.0)
+    return run
 
 
-def answers(problem: LogisticProblem, name: str, folder: str) -> Callable[[float, float], Answer]:
-    """Runs in a process of its own, by lambda and tolerance."""
+def _answers(problem: LogisticProblem, name: str, folder: str) -> Callable[..., Answer]:
+    """The same in a process of its own, whose files are in a folder."""
     tempfile.tempdir = folder
-    rows = Rows(problem, name)
-    return lambda regularization, tol: rows.run(regularization, tol)[0]
+    run = prepared(problem, name)
+    return lambda *request: run(*request)[0]
 
 
 @contextmanager
@@ -251,7 +252,7 @@ def children(problem: LogisticProblem, ready: float) -> Iterator[dict[str, Child
         found = {}
         for name, solver in SOLVERS.items():
             if solver.takes(problem) and importlib.util.find_spec(solver.module):
-                found[name] = Child(ready, answers, problem, name, folder)
+                found[name] = Child(ready, _answers, problem, name, folder)
         try:
             yield found
         finally:

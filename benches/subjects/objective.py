@@ -80,19 +80,12 @@ def _cell(
     found: list[dict[str, object]] = []
 
     def store(label: str, repeat: int, answer: Answer | None, outcome: str) -> None:
-        library, solver = label.split(", ")
-        found.append(
-            {
-                "library": library,
-                "solver": solver,
-                "repeat": repeat,
-                "seconds": answer.seconds if answer else SEARCH_SECONDS,
-                "cpu_seconds": answer.cpu_seconds if answer else None,
-                "gradient_over_start": answer.norm / start if answer else None,
-                "tol": tolerances.get(label),
-                "outcome": outcome,
-            }
-        )
+        facts = dict(zip(("library", "solver"), label.split(", "), strict=True))
+        seconds = answer.seconds if answer else SEARCH_SECONDS
+        taken = {"seconds": seconds, "cpu_seconds": answer and answer.cpu_seconds}
+        taken |= {"gradient_over_start": answer and answer.norm / start}
+        more = {"tol": tolerances.get(label), "outcome": outcome}
+        found.append(facts | {"repeat": repeat} | taken | more)
 
     for name, peer in peers.items():
 

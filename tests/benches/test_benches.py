@@ -144,8 +144,7 @@ def test_all_libraries_minimise_the_same_smooth_objective(
         pytest.skip("it has another objective for more than two classes")
     # Far above what reading rows in single precision moves the gradient by.
     target = 1e-5 * problem.norm_at_zero()
-    rows = logistic_peers.Rows(problem, name)
-    ask = partial(rows.run, problem.regularization)
+    ask = partial(logistic_peers.prepared(problem, name), problem.regularization)
     first = solver.first(problem, target)
     found, answer = logistic_peers.loosest(lambda tol, _: ask(tol)[0], first, target, 60.0)
     assert answer is not None
