@@ -1,12 +1,13 @@
-"""``dpsvm-fast fit`` on a CSV file of a million rows, beside scikit-learn without privacy.
+"""``dpsvm-fast fit`` on a file of a million rows, beside scikit-learn and oneDAL without privacy.
 
 Run ``python -m benches.command_line`` on a quiet machine; ``--rows`` makes it smaller. ``--folder``
-keeps the files, and takes those that it finds there. ``--repeats 3`` is the default; a candidate
-that takes minutes runs once. Every candidate is a process of its own that begins with nothing but
-files and ends with a model; candidates alternate. Written to
+keeps the files, and takes those that it finds there. ``--repeats 3`` is the default. The
+same rows are there as CSV and as Parquet. Every candidate is a process of its own that begins with
+nothing but files and ends with a model; candidates alternate. Written to
 ``benches/results/command_line_runs.csv`` and, as medians, ``benches/results/command_line.csv``:
-seconds, processor seconds, peak resident memory, accuracy on rows that nobody trained on. A run
-of the whole size also fills the table of docs/command_line.md.
+seconds, processor seconds, peak resident memory, accuracy on rows that nobody trained on. One more
+run of ours under a profiler tells where the time goes: ``command_line_stages.csv``. A run of the
+whole size also fills the tables of docs/command_line.md.
 
 The rows: 96 correlated Gaussian columns clipped to their public bounds [0, 100] and written with
 four decimals, three categorical columns, and one of four classes by a softmax of a linear function
@@ -16,12 +17,17 @@ of all of them, so that no classifier is right more often than the ``best`` that
 from __future__ import annotations
 
 import argparse
+import importlib
+import importlib.util
 import json
 import os
+import pstats
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +48,27 @@ CATEGORIES = {
 EPSILON, DELTA = "1", "1e-8"
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benches" / "results"
-# Where the table goes, and what stands there before it was ever measured.
-PAGE, TABLE, UNMEASURED = "docs/command_line.md", "command-line-table", "<!-- unmeasured -->"
-# The engine of ``pandas.read_csv`` and the classifier.
+# Where the tables go.
+PAGE = "docs/command_line.md"
+# The reader of pandas and the classifier. Others of scikit-learn were slower: SGDClassifier took
+# 1.2 times and LinearSVC 7 times as long.
 PEERS = (
-    "pandas + LinearSVC",
     "pandas + LogisticRegression",
     "pyarrow + LogisticRegression",
-    "pandas + SGDClassifier",
+    "pyarrow + oneDAL",
+    "Parquet + LogisticRegression",
+    "Parquet + oneDAL",
 )
-# Minutes for each run, several times what the others take.
-ONCE = ("pandas + LinearSVC",)
-MEMORY = ("320MiB", "2GiB")
+# File and memory of our candidates.
+OURS = (("csv", "320MiB"), ("csv", "2GiB"), ("parquet", "2GiB"))
+# Where the time of a fit goes: functions of ours, none of which calls another.
+STAGES = {
+    "reading, parsing, checking": ("tables.read", "tables.to_partitions"),
+    "mapping": ("executors.mapped", "rows.mapped_rows"),
+    "moments": ("Records.sums", "Records.gram_parts"),
+    "steps": ("Descent.partial",),
+}
+START, REST = "start and imports", "rest"
 Row = dict[str, Any]
 
 
@@ -86,18 +101,23 @@ def block(rng: np.random.Generator, n_rows: int) -> tuple[Any, float]:
 
 
 def write(path: Path, n_rows: int, seed: int) -> float:
-    """A file of so many rows; returns the best accuracy."""
+    """Two files of so many rows; returns the best accuracy."""
     from pyarrow import csv as arrow_csv
+    from pyarrow import parquet
 
     rng, best, writer = np.random.default_rng(seed), [], None
     options = arrow_csv.WriteOptions(quoting_style="none")
     for start in range(0, n_rows, BLOCK):
         table, share = block(rng, min(BLOCK, n_rows - start))
         best.append(share)
-        writer = writer or arrow_csv.CSVWriter(path, table.schema, write_options=options)
+        if writer is None:
+            writer = arrow_csv.CSVWriter(path, table.schema, write_options=options)
+            columns = parquet.ParquetWriter(path.with_suffix(".parquet"), table.schema)
         writer.write_table(table)
+        columns.write_table(table)
     assert writer is not None
     writer.close()
+    columns.close()
     return statistics.fmean(best)
 
 
@@ -114,19 +134,16 @@ def peer(name: str, folder: Path) -> None:
     """What a user of pandas and scikit-learn writes; run in a process of its own."""
     import pandas as pd
     from sklearn.compose import ColumnTransformer
-    from sklearn.linear_model import LogisticRegression, SGDClassifier
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
-    from sklearn.svm import LinearSVC
 
-    kinds = {
-        # Fewer features than rows: the primal, as scikit-learn's documentation says.
-        "LinearSVC": LinearSVC(dual=False),
-        "LogisticRegression": LogisticRegression(),
-        "SGDClassifier": SGDClassifier(n_jobs=-1),
-    }
     engine, kind = name.split(" + ")
-    frame = pd.read_csv(folder / "rows.csv", engine="c" if engine == "pandas" else "pyarrow")
+    module = "sklearnex" if kind == "oneDAL" else "sklearn"
+    classifier = importlib.import_module(f"{module}.linear_model").LogisticRegression()
+    if engine == "Parquet":
+        frame = pd.read_parquet(folder / "rows.parquet")
+    else:
+        frame = pd.read_csv(folder / "rows.csv", engine="c" if engine == "pandas" else "pyarrow")
     y = frame.pop("priority")
     numbers = [column for column in frame if column not in CATEGORIES]
     columns = ColumnTransformer(
@@ -135,29 +152,60 @@ def peer(name: str, folder: Path) -> None:
             ("words", OneHotEncoder(sparse_output=False), list(CATEGORIES)),
         ]
     )
-    model = make_pipeline(columns, kinds[kind]).fit(frame, y)
+    model = make_pipeline(columns, classifier).fit(frame, y)
     # As ours does: the model is what remains.
     import joblib
 
     joblib.dump(model, folder / f"{name}.joblib")
 
 
+def called(form: str, size: str) -> str:
+    """What a candidate of ours is called."""
+    return f"dpsvm-fast fit rows.{form} --max-memory {size}"
+
+
+def command(folder: Path, form: str, size: str) -> list[str]:
+    """The command line of ours, without Python."""
+    return [
+        "-m", "dpsvm_fast", "fit", str(folder / f"rows.{form}"),
+        "--schema", str(folder / "schema.toml"), "--epsilon", EPSILON, "--delta", DELTA,
+        "--max-memory", size, "--temp", str(folder), "--force",
+        "-o", str(folder / f"{called(form, size)}.json"),
+    ]  # fmt: skip
+
+
 def commands(folder: Path) -> dict[str, list[str]]:
     """Command line of each candidate."""
-    python = sys.executable
-    found = {
-        f"dpsvm-fast fit --max-memory {size}": [
-            python, "-m", "dpsvm_fast", "fit", str(folder / "rows.csv"),
-            "--schema", str(folder / "schema.toml"), "--epsilon", EPSILON, "--delta", DELTA,
-            "--max-memory", size, "--temp", str(folder), "--force",
-            "-o", str(folder / f"ours-{size}.json"),
-        ]
-        for size in MEMORY
-    }  # fmt: skip
+    found = {called(*one): [sys.executable, *command(folder, *one)] for one in OURS}
     for name in PEERS:
-        found[name] = [
-            python, "-m", "benches.command_line", "--peer", name, "--folder", str(folder)
-        ]  # fmt: skip
+        if "oneDAL" not in name or importlib.util.find_spec("sklearnex"):
+            found[name] = [
+                sys.executable, "-m", "benches.command_line", "--peer", name,
+                "--folder", str(folder),
+            ]  # fmt: skip
+    return found
+
+
+def stages(folder: Path) -> list[Row]:
+    """Where the time of ours goes, with the largest memory."""
+    found: list[Row] = []
+    for form, size in OURS[1:]:
+        profile = folder / "profile"
+        words = [sys.executable, "-m", "cProfile", "-o", str(profile), *command(folder, form, size)]
+        total = timed(words)["seconds"]
+        seconds: dict[str, float] = {}
+        for (file, _, name), (*_, own, _) in pstats.Stats(str(profile)).stats.items():
+            if "dpsvm_fast" in f"{file}{name}":
+                # Module and function, or class and method of the compiled module.
+                words = re.findall(r"'(?:dpsvm_fast\._core\.)?(\w+)'", name)
+                key = ".".join(reversed(words) if words else (Path(file).stem, name))
+                seconds[key] = seconds.get(key, 0.0) + own
+        parts = {START: total - seconds["training.fit_command"]}
+        parts |= {stage: sum(seconds.get(n, 0.0) for n in names) for stage, names in STAGES.items()}
+        parts[REST] = total - sum(parts.values())
+        rounded = {stage: round(value, 2) for stage, value in parts.items()}
+        found.append({"candidate": called(form, size), "seconds": total} | rounded)
+        print(found[-1], flush=True)
     return found
 
 
@@ -200,7 +248,7 @@ def accuracy(name: str, folder: Path) -> float:
         frame = pd.read_csv(folder / "test.csv")
         y = frame.pop("priority")
         return float(model.score(frame, y))
-    saved = read_model(folder / f"ours-{name.split()[-1]}.json")
+    saved = read_model(folder / f"{name}.json")
     schema = saved.schema or TableSchema.load(folder / "schema.toml")
     X, labels = open_table(folder / "test.csv", schema).read()
     return float(saved.estimator.score(X, labels))
@@ -230,8 +278,6 @@ def measured(folder: Path, n_rows: int, repeats: int) -> tuple[list[Row], float]
     names = list(candidates)
     for repeat in range(repeats):
         for name in names[repeat % len(names) :] + names[: repeat % len(names)]:
-            if repeat > 0 and name in ONCE:
-                continue
             load = os.getloadavg()[0]
             row = {"candidate": name, "repeat": repeat, **timed(candidates[name])}
             rows.append(
@@ -242,7 +288,7 @@ def measured(folder: Path, n_rows: int, repeats: int) -> tuple[list[Row], float]
 
 
 def medians(rows: list[Row]) -> list[Row]:
-    """One row for each candidate, the fastest peer's seconds as unit."""
+    """One row for each candidate, the seconds of the fastest peer on the same file as unit."""
     found: list[Row] = []
     for name in dict.fromkeys(row["candidate"] for row in rows):
         own = [row for row in rows if row["candidate"] == name]
@@ -250,18 +296,24 @@ def medians(rows: list[Row]) -> list[Row]:
         found.append(
             {"candidate": name} | {c: statistics.median(row[c] for row in own) for c in columns}
         )
-    unit = min(row["seconds"] for row in found if row["candidate"] in PEERS)
-    return [row | {"times_fastest_peer": round(row["seconds"] / unit, 2)} for row in found]
+    for row in found:
+        form = is_parquet(row["candidate"])
+        peers = [one for one in found if one["candidate"] in PEERS]
+        same = [one["seconds"] for one in peers if is_parquet(one["candidate"]) == form]
+        row["times_fastest_peer"] = round(row["seconds"] / min(same), 2)
+    return found
 
 
-def publish(rows: list[Row], summary: list[Row], facts: dict[str, str]) -> None:
+def is_parquet(name: str) -> bool:
+    """Which of the two files a candidate reads."""
+    return "parquet" in name.lower()
+
+
+def publish(rows: list[Row], summary: list[Row], parts: list[Row], facts: dict[str, str]) -> None:
     """Store the figures and put them into their page."""
+    tables.write(RESULTS / "command_line_stages.csv", tables.as_rows(parts), facts)
     tables.write(RESULTS / "command_line_runs.csv", tables.as_rows(rows), facts)
     tables.write(RESULTS / "command_line.csv", tables.as_rows(summary), facts)
-    text = (ROOT / PAGE).read_text(encoding="utf-8")
-    (ROOT / PAGE).write_text(
-        text.replace(UNMEASURED, "\n".join(pages.markers(TABLE))), encoding="utf-8"
-    )
     pages.fill(PAGE, RESULTS, ROOT)
 
 
@@ -269,7 +321,7 @@ def main() -> None:
     reader = argparse.ArgumentParser(description=__doc__)
     reader.add_argument("--rows", type=int, default=ROWS)
     reader.add_argument("--repeats", type=int, default=3)
-    reader.add_argument("--folder", type=Path, help="for the files, which take 2 GB")
+    reader.add_argument("--folder", type=Path, help="for the files, which take 3 GB")
     reader.add_argument("--peer", choices=PEERS, help=argparse.SUPPRESS)
     options = reader.parse_args()
     if options.peer is not None:
@@ -281,8 +333,10 @@ def main() -> None:
         folder = options.folder or Path(temporary)
         folder.mkdir(exist_ok=True)
         rows, best = measured(folder, options.rows, options.repeats)
+        parts = stages(folder)
         size = (folder / "rows.csv").stat().st_size
     facts = description(build, len(os.sched_getaffinity(0)))
+    facts |= {name: version(name) for name in ("pandas", "pyarrow")}
     facts |= {
         "rows": str(options.rows),
         "MB": str(round(size / 1e6)),
@@ -294,7 +348,7 @@ def main() -> None:
     for row in summary:
         print(row)
     if options.rows == ROWS:
-        publish(rows, summary, facts)
+        publish(rows, summary, parts, facts)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,10 @@ from typing import Any
 
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
 # Only some subjects compare with these, where they are installed.
-OPTIONAL_LIBRARIES = ("jax", "torch", "opacus", "dp-accounting")
+OPTIONAL_LIBRARIES = (
+    "jax", "torch", "opacus", "dp-accounting", "scikit-learn-intelex", "snapml",
+    "liblinear-multicore", "skglm", "vowpalwabbit",
+)  # fmt: skip
 
 
 def require_release(build: dict[str, Any]) -> None:

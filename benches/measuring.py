@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Result = TypeVar("Result")
 
@@ -68,3 +70,52 @@ def _batch(call: Callable[[], object], count: int) -> float:
     for _ in range(count):
         call()
     return time.perf_counter() - begin
+
+
+class Child:
+    """A function in a process of its own, which ends when a call takes too long.
+
+    Parameters
+    ----------
+    ready : float
+        Seconds to get ready.
+    make : callable
+        Makes the function there, of what is ``given``.
+    """
+
+    def __init__(self, ready: float, make: Callable[..., Any], *given: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, make, given), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.alive = True
+        self._answer(ready)
+
+    def ask(self, limit: float, *request: Any) -> Any:
+        """The function's value; None where it takes longer than the limit, or a call before did."""
+        if not self.alive:
+            return None
+        self.pipe.send(request)
+        return self._answer(limit)
+
+    def end(self) -> None:
+        """End the process."""
+        self.alive = False
+        self.process.kill()
+        self.process.join()
+
+    def _answer(self, limit: float) -> Any:
+        # Where it broke down there is nothing to receive.
+        with suppress(EOFError):
+            if self.pipe.poll(limit):
+                return self.pipe.recv()
+        return self.end()
+
+
+def _serve(pipe: Any, make: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    """Answer until the process is ended; first that it is ready."""
+    function = make(*given)
+    pipe.send("ready")
+    while True:
+        pipe.send(function(*pipe.recv()))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from benches import (
     audit_page,
+    crammer_singer_grid,
     one_run_audits,
     performance_tables,
     readme_accuracy,
@@ -46,6 +47,7 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "maps-table": Table(readme_tables.maps, "papers_maps"),
     },
     "docs/performance.md": {
+        "crammer-singer-grid": Table(crammer_singer_grid.page, crammer_singer_grid.NAME),
         "transformer-table": Table(readme_tables.transformers, "transformers"),
         "noise-table": Table(performance_tables.noise, "noise"),
         "accounting-table": Table(performance_tables.accounting, "accounting"),
@@ -56,7 +58,8 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
         "roofline-table": Table(performance_tables.roofline, "roofline"),
     },
     "docs/command_line.md": {
-        "command-line-table": Table(performance_tables.command_line, "command_line")
+        "command-line-table": Table(performance_tables.command_line, "command_line"),
+        "command-line-stages": Table(performance_tables.stages, "command_line_stages"),
     },
     "docs/tuning.md": {"tuning-table": Table(readme_tables.tuning, "papers_tuning")},
     "docs/federated.md": {
@@ -119,8 +122,11 @@ MACHINE = markers("machine-table")
 
 
 def fill(page: str, folder: Path, root: Path) -> None:
-    """Replace every table of a page whose summary is stored."""
+    """Replace every table of a page whose summary is stored, or what keeps its place until then."""
     for name, content in contents(page, folder).items():
+        text = (root / page).read_text(encoding="utf-8")
+        placed_text = text.replace(f"<!-- unmeasured {name} -->", "\n".join(markers(name)))
+        (root / page).write_text(placed_text, encoding="utf-8")
         report.update(root / page, content, markers(name))
 
 

@@ -11,6 +11,7 @@ from benches.tables import Row
 # Summaries whose figures stand on the page, and what measures them.
 COMMANDS = {
     "solver": "python benches/run.py solver",
+    "crammer_singer_grid": "python -m benches.crammer_singer_grid",
     "objective": "python benches/run.py objective",
     "objective_fit": "python benches/run.py objective_fit",
     "descent": "python benches/run.py descent",
@@ -36,6 +37,7 @@ CALLS = {
     "subsampled epsilon": "ε of sampled steps",
 }
 LIBRARIES = ("dpsvm_fast._core", "dp-accounting")
+PAPER_THREADS = 16
 OURS = "dpsvm_fast"
 # Candidates of the memory part, by what they are called.
 MODELS = {
@@ -143,8 +145,9 @@ def larger(found: Summaries) -> str:
 
 
 def command_line(found: Summaries) -> str:
-    """From a CSV file to a model, beside pandas and scikit-learn without privacy."""
-    head = ("", "seconds", "processor seconds", "peak MiB", "accuracy", "over the fastest peer")
+    """From a file to a model, beside pandas and scikit-learn without privacy."""
+    peer = "over the fastest peer on the same file"
+    head = ("", "seconds", "processor seconds", "peak MiB", "accuracy", peer)
     names = ("seconds", "cpu_seconds", "peak_mib")
     rows = [
         (
@@ -156,6 +159,16 @@ def command_line(found: Summaries) -> str:
         for row in found["command_line"]
     ]
     return grid(head, rows)
+
+
+def stages(found: Summaries) -> str:
+    """Where the seconds of ours go."""
+    first, *names = found["command_line_stages"][0]
+    rows = [
+        (f"`{row[first]}`", *(f"{float(row[name]):.1f}" for name in names))
+        for row in found["command_line_stages"]
+    ]
+    return grid(("", "seconds, profiled", *names[1:]), rows)
 
 
 def roofline(found: Summaries) -> str:
@@ -175,7 +188,28 @@ def roofline(found: Summaries) -> str:
         shares = (f"{float(own[n]['share']):.0%}" for n in threads)
         rows.append((loop, *(work if one["rows"] != "1" else ("", "")), *speeds, *shares))
     reached = (f"reached, {n} thread{'s' * (n != '1')}" for n in threads)
-    return grid((*head, *reached), rows)
+    return f"{grid((*head, *reached), rows)}\n\n{_on_paper(found['roofline'])}"
+
+
+def _on_paper(rows: Sequence[Row]) -> str:
+    """What more threads could gain, if they share the memory that those measured have."""
+    most = max(rows, key=lambda row: int(row["n_threads"]))["n_threads"]
+    # Of the machine's loops a call is one row.
+    own = [row for row in rows if row["rows"] == "1" and row["n_threads"] == most]
+    memory = max(float(row["gb_per_s"]) for row in own)
+    gains = {
+        row["loop"]: memory / float(row["gb_per_s"])
+        for row in rows
+        if row["rows"] != "1" and row["n_threads"] == "1"
+    }
+    first = sorted((gain, loop) for loop, gain in gains.items() if gain < PAPER_THREADS)
+    bound = "; ".join(f"{loop} {gain:.1f}\u00d7" for gain, loop in first)
+    rest = "; ".join(loop for loop, gain in gains.items() if gain >= PAPER_THREADS)
+    return (
+        f"On paper, {PAPER_THREADS} threads: arithmetic grows with them, and all share the "
+        f"{memory:.3g} GB/s measured on {most}. Over one thread the memory then allows at most, "
+        f"the first to reach its limit first: {bound}. {PAPER_THREADS}\u00d7: {rest}."
+    )
 
 
 def machine(facts: Mapping[str, Mapping[str, str]]) -> str:

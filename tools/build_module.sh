@@ -1,11 +1,21 @@
 #!/usr/bin/env bash
 # Builds the compiled module in place; cargo recompiles only what changed. In a new environment it
-# also links the package and installs what the package and its demo need.
+# also links the package and installs what the package and its demo need. There, a wheel in dist/ that
+# tools/wheel.sh made of the very same sources gives the module instead.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . tools/find_cargo.sh
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 rest=(--extras "plot,cli")
 [ ! .venv/module-built -nt .venv/made ] || rest=(--skip-install)
+if [ ${#rest[@]} -gt 1 ] && [ -f dist/sources.txt ] && tools/sources.sh 2>/dev/null | cmp -s - dist/sources.txt &&
+    .venv/bin/python -m pip install --no-deps --no-index --find-links dist dpsvm-fast; then
+    .venv/bin/python -m pip install "dpsvm-fast[plot,cli]"
+    site="$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"
+    mv "$site"/dpsvm_fast/_core.*so python/dpsvm_fast/
+    # The package itself is linked, as maturin does.
+    rm -r "$site/dpsvm_fast" && echo "$PWD/python" >"$site/dpsvm_fast.pth"
+    touch .venv/module-built && exit
+fi
 .venv/bin/maturin develop --quiet --release --locked "${rest[@]}"
 touch .venv/module-built

@@ -19,6 +19,7 @@ here="$(uname -s)-$(uname -m)"
 [ $# -gt 0 ] || set -- "$here"
 [ "$*" != all ] || set -- linux-x86_64 linux-aarch64 musl-x86_64 musl-aarch64
 rm -rf dist
+sources="$(tools/sources.sh)" || sources=unknown
 for platform in "$@"; do
     case "$platform" in
         linux-* | Linux-*) zig=(--zig --target "${platform#*-}-unknown-linux-gnu" --compatibility manylinux_2_17) ;;
@@ -31,3 +32,5 @@ for platform in "$@"; do
 done
 python tools/reproducible_wheel.py dist/*.whl
 python tools/check_wheel.py dist/*.whl
+# For tools/build_module.sh: what the wheels were made of, unless it changed meanwhile.
+[ "$sources" != "$(tools/sources.sh | grep -v ' dist/')" ] || tools/sources.sh >dist/sources.txt

@@ -18,9 +18,10 @@ before the clock starts and no library fits an intercept.
 
 celer has no objective in common: its logistic regression has an L1 penalty only.
 
-No library stops by the norm of the whole gradient. A user who wants one has to try; here ``best``
-tries for him, untimed: the loosest ``tol`` of a ladder whose result has the norm, for every solver
-that is installed, then the fastest.
+No library stops by the norm of the whole gradient. A user who wants one has to try; here
+``loosest`` tries for him, untimed: the loosest ``tol`` of a ladder whose result has the norm. Each
+solver has a process of its own (``Child``): what a library does to threads and to the mode of
+floats on import stays there.
 """
 
 from __future__ import annotations
@@ -33,8 +34,9 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,8 +45,10 @@ from scipy import sparse
 from scipy.optimize import OptimizeWarning
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from benches.logistic_problem import LogisticProblem
+from benches.measuring import Child
 
 Weights = NDArray[np.float64]
 
@@ -63,12 +67,12 @@ WABBIT = "--noconstant --quiet -b 22"
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A solver at the loosest tolerance that reaches the norm."""
+class Answer:
+    """One run: seconds, those of all processors, the norm of the gradient."""
 
-    solver: str
-    tol: float
     seconds: float
+    cpu_seconds: float
+    norm: float
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class Solver:
     loosest: float | None = None
     # Whether the first call compiles.
     compiles: bool = False
+    # What the rows become before the clock starts, once a data set.
+    convert: Callable[[LogisticProblem, Any], Any] = lambda _, X: X
 
     def first(self, problem: LogisticProblem, target: float) -> float:
         """The loosest tolerance to try."""
@@ -106,6 +112,8 @@ def _sklearn(solver: str) -> Callable[[LogisticProblem, Any, float], Any]:
 
 
 def _onedal(problem: LogisticProblem, X: Any, tol: float) -> Any:
+    # Its threads are not those that threadpoolctl knows.
+    importlib.import_module("daal4py").daalinit(1)
     kind = importlib.import_module("sklearnex.linear_model").LogisticRegression
     return classifier(problem.regularization, "lbfgs", tol, kind).fit(X, problem.y).coef_
 
@@ -122,58 +130,55 @@ def _snap_ml(problem: LogisticProblem, X: Any, tol: float) -> Any:
     return model.fit(X, problem.y).coef_
 
 
-# The solver, the rows that were converted for it last, and what they became: those of every further
-# run of the same cell.
-_converted: list[Any] = [None, None, None]
+def _signs(problem: LogisticProblem) -> Weights:
+    return np.where(problem.y == 1, 1.0, -1.0)
 
 
-def _once(solver: str, X: Any, convert: Callable[[], Any]) -> Any:
-    """What rows are converted to for a solver: not timed, as it is done before the last run."""
-    if _converted[0] != solver or _converted[1] is not X:
-        _converted[:] = solver, X, convert()
-    return _converted[2]
+def _liblinear_rows(problem: LogisticProblem, X: Any) -> Any:
+    return importlib.import_module("liblinear.liblinearutil").problem(_signs(problem), X)
 
 
 def _liblinear(problem: LogisticProblem, X: Any, tol: float) -> Any:
     tools = importlib.import_module("liblinear.liblinearutil")
-    rows = _once("liblinear", X, lambda: tools.problem(np.where(problem.y == 1, 1.0, -1.0), X))
     options = f"-s 0 -c {1.0 / problem.regularization!r} -e {tol!r} -m 1 -q"
-    model = tools.train(rows, tools.parameter(options))
+    model = tools.train(X, tools.parameter(options))
     sign = 1.0 if model.get_labels()[0] == 1 else -1.0
-    return sign * np.array(model.w[: X.shape[1]])
+    return sign * np.array(model.w[: problem.n_weights])
 
 
 def _skglm(problem: LogisticProblem, X: Any, tol: float) -> Any:
     loss = importlib.import_module("skglm.datafits").Logistic()
     penalty = importlib.import_module("skglm.penalties").L2(problem.regularization / X.shape[0])
     solver = importlib.import_module("skglm.solvers").LBFGS(max_iter=MAX_ITER, tol=tol)
-    columns = _once("skglm", X, lambda: sparse.csc_matrix(X) if sparse.issparse(X) else X)
-    return solver.solve(columns, np.where(problem.y == 1, 1.0, -1.0), loss, penalty)[0]
+    return solver.solve(X, _signs(problem), loss, penalty)[0]
+
+
+def _columns(_: LogisticProblem, X: Any) -> Any:
+    return sparse.csc_matrix(X) if sparse.issparse(X) else X
 
 
 def _cache_file(problem: LogisticProblem, X: Any) -> Any:
     """A folder with the rows as Vowpal Wabbit keeps them."""
-    folder = tempfile.TemporaryDirectory()
-    text = os.path.join(folder.name, "rows.txt")
+    folder = tempfile.mkdtemp()
+    text = os.path.join(folder, "rows.txt")
     with open(text, "w", encoding="ascii") as file:
         for row, label in zip(sparse.csr_matrix(X), problem.y, strict=True):
             entries = zip(row.indices, row.data, strict=True)
             words = (f"{place}:{value:.9g}" for place, value in entries)
             file.write(f"{1 if label == 1 else -1} | {' '.join(words)}\n")
     tool = importlib.import_module("vowpalwabbit").Workspace
-    tool(f"-d {text} --cache_file {folder.name}/cache {WABBIT}").finish()
+    tool(f"-d {text} --cache_file {folder}/cache {WABBIT}").finish()
     return folder
 
 
 def _vowpal_wabbit(problem: LogisticProblem, X: Any, tol: float) -> Any:
-    folder = _once("Vowpal Wabbit", X, lambda: _cache_file(problem, X)).name
     importlib.import_module("vowpalwabbit").Workspace(
         f"--bfgs --loss_function logistic --l2 {problem.regularization!r} --termination {tol!r} "
-        f"--passes {MAX_PASSES} --holdout_off --cache_file {folder}/cache {WABBIT} "
-        f"--predict_only_model --readable_model {folder}/weights"
+        f"--passes {MAX_PASSES} --holdout_off --cache_file {X}/cache {WABBIT} "
+        f"--predict_only_model --readable_model {X}/weights"
     ).finish()
-    weights = np.zeros(X.shape[1])
-    with open(os.path.join(folder, "weights"), encoding="ascii") as file:
+    weights = np.zeros(problem.n_weights)
+    with open(os.path.join(X, "weights"), encoding="ascii") as file:
         for line in itertools.dropwhile(lambda one: one.strip() != ":0", file):
             place, _, value = line.partition(":")
             if place:
@@ -185,57 +190,89 @@ def _has_two_classes(problem: LogisticProblem) -> bool:
     return problem.n_scores == 1
 
 
+# By library and solver.
 SOLVERS = {
-    "lbfgs": Solver(_sklearn("lbfgs")),
-    "newton-cg": Solver(_sklearn("newton-cg")),
-    "newton-cholesky": Solver(
+    "scikit-learn, lbfgs": Solver(_sklearn("lbfgs")),
+    "scikit-learn, newton-cg": Solver(_sklearn("newton-cg")),
+    "scikit-learn, newton-cholesky": Solver(
         _sklearn("newton-cholesky"), lambda one: one.n_weights <= MAX_WEIGHTS_FOR_CHOLESKY
     ),
-    "oneDAL": Solver(_onedal, lambda one: not sparse.issparse(one.X), "sklearnex"),
-    "Snap ML": Solver(_snap_ml, _has_two_classes, "snapml", loosest=1e-6),
-    "liblinear-multicore": Solver(_liblinear, _has_two_classes, "liblinear", loosest=1e-3),
-    "skglm": Solver(_skglm, _has_two_classes, "skglm", compiles=True),
-    "Vowpal Wabbit": Solver(_vowpal_wabbit, _has_two_classes, "vowpalwabbit", loosest=1e-3),
+    "oneDAL, lbfgs": Solver(_onedal, lambda one: not sparse.issparse(one.X), "sklearnex"),
+    "Snap ML, dual": Solver(_snap_ml, _has_two_classes, "snapml", loosest=1e-6),
+    "liblinear-multicore, Newton": Solver(
+        _liblinear, _has_two_classes, "liblinear", loosest=1e-3, convert=_liblinear_rows
+    ),
+    "skglm, lbfgs": Solver(_skglm, _has_two_classes, "skglm", compiles=True, convert=_columns),
+    "Vowpal Wabbit, bfgs": Solver(
+        _vowpal_wabbit, _has_two_classes, "vowpalwabbit", loosest=1e-3, convert=_cache_file
+    ),
 }
 
 
-def solve(problem: LogisticProblem, X: Any, setting: Setting) -> Weights:
-    """Weights of shape (n_scores, n_features + 1); X has the constant column."""
-    with warnings.catch_warnings():
-        # Whatever a solver says about itself, its gradient is computed afterwards.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        warnings.simplefilter("ignore", OptimizeWarning)
-        W = SOLVERS[setting.solver].solve(problem, X, setting.tol)
-    return np.asarray(W, dtype=np.float64).reshape(problem.n_scores, -1)
+def timed(problem: LogisticProblem, solve: Callable[[], Any]) -> tuple[Answer, Weights]:
+    """A run, and its weights of shape (n_scores, n_features + 1)."""
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    found = solve()
+    seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin
+    W = np.asarray(found, dtype=np.float64).reshape(problem.n_scores, -1)
+    return Answer(seconds, cpu_seconds, float(np.linalg.norm(problem.gradient(W)))), W
 
 
-def best(problem: LogisticProblem, X: Any, target: float) -> list[Setting]:
-    """Settings that reach a gradient of norm ``target``, the fastest first."""
-    found: list[Setting] = []
-    for name, solver in SOLVERS.items():
-        if solver.takes(problem) and importlib.util.find_spec(solver.module):
-            fastest = min((setting.seconds for setting in found), default=math.inf)
-            setting = _loosest(problem, X, target, name, fastest)
-            found += [] if setting is None else [setting]
-    if not found:
-        raise RuntimeError(f"no solver reaches a gradient of norm {target}")
-    return sorted(found, key=lambda setting: setting.seconds)
+def prepared(
+    problem: LogisticProblem, name: str
+) -> Callable[[float, float], tuple[Answer, Weights]]:
+    """Runs of a solver, by lambda and tolerance, on one thread, on rows that it converts once."""
+    solver = SOLVERS[name]
+    X = solver.convert(problem, problem.with_constant())
+
+    def run(regularization: float, tol: float) -> tuple[Answer, Weights]:
+        own = replace(problem, regularization=regularization)
+        with warnings.catch_warnings(), threadpool_limits(limits=1):
+            # Whatever a solver says about itself, its gradient is computed afterwards.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", OptimizeWarning)
+            return timed(own, lambda: solver.solve(own, X, tol))
+
+    if solver.compiles:
+        run(problem.regularization, 1.0)
+    return run
 
 
-def _loosest(
-    problem: LogisticProblem, X: Any, target: float, solver: str, fastest: float
-) -> Setting | None:
-    """The loosest rung that reaches the norm; gives up on a solver that is already twice slower."""
-    first = SOLVERS[solver].first(problem, target)
-    if SOLVERS[solver].compiles:
-        solve(problem, X, Setting(solver, first, 0.0))
-    for rung in range(RUNGS):
+def _answers(problem: LogisticProblem, name: str, folder: str) -> Callable[..., Answer]:
+    """The same in a process of its own, whose files are in a folder."""
+    tempfile.tempdir = folder
+    run = prepared(problem, name)
+    return lambda *request: run(*request)[0]
+
+
+@contextmanager
+def children(problem: LogisticProblem, ready: float) -> Iterator[dict[str, Child]]:
+    """Processes of the installed solvers for such a problem, with so many seconds to get ready."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = {}
+        for name, solver in SOLVERS.items():
+            if solver.takes(problem) and importlib.util.find_spec(solver.module):
+                found[name] = Child(ready, _answers, problem, name, folder)
+        try:
+            yield found
+        finally:
+            for child in found.values():
+                child.end()
+
+
+def loosest(
+    ask: Callable[[float, float], Answer | None], first: float, target: float, limit: float
+) -> tuple[float, Answer | None]:
+    """The first rung whose run reaches the norm, else the last one that was tried, and its run.
+
+    ``ask`` gets a tolerance and the seconds that are left of the limit of all runs together.
+    """
+    rung, end = 0, time.monotonic() + limit
+    while True:
         tol = first / STEP**rung
-        begin = time.perf_counter()
-        W = solve(problem, X, Setting(solver, tol, 0.0))
-        seconds = time.perf_counter() - begin
-        if np.linalg.norm(problem.gradient(W)) <= target:
-            return Setting(solver, tol, seconds)
-        if seconds > 2.0 * fastest:
-            return None
-    return None
+        answer = ask(tol, max(0.0, end - time.monotonic()))
+        if answer is None or answer.norm <= target or rung == RUNGS - 1:
+            return tol, answer
+        # The norm falls like the tolerance: rungs between that cannot do are left out.
+        lacking = math.log(answer.norm / target, STEP) if math.isfinite(answer.norm) else 0.0
+        rung = min(RUNGS - 1, rung + max(1, int(lacking)))

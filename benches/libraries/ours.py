@@ -17,12 +17,17 @@ from benches.problem import Problem
 from dpsvm_fast import ObjectivePerturbationSVC, OutputPerturbationSVC, _core
 
 
+def _given(X: Any) -> Any:
+    """Rows as the compiled module takes them."""
+    return (X.data, X.indices, X.indptr, X.shape[1]) if sparse.issparse(X) else X
+
+
 def solve(
     problem: Problem, *, relation: str, tol: float, seed: int, n_threads: int
 ) -> tuple[NDArray[np.float64], dict[str, Any]]:
     """Weights at a certified distance of at most tol * Delta(relation), and the solver's notes."""
     weights, notes = _core.solve_crammer_singer(
-        problem.X,
+        _given(problem.X),
         problem.y,
         n_classes=problem.n_classes,
         C=problem.C,
@@ -58,12 +63,7 @@ def solve_smooth(
         "n_threads": n_threads,
         "low_memory": False,
     }
-    X = problem.X
-    if sparse.issparse(X):
-        parts = (X.data, X.indices, X.indptr, X.shape[1])
-        weights, notes = _core.solve_smooth(parts, problem.y, **settings)
-    else:
-        weights, notes = _core.solve_smooth(X, problem.y, **settings)
+    weights, notes = _core.solve_smooth(_given(problem.X), problem.y, **settings)
     if weights is None:
         raise RuntimeError("the solver gave up although max_iter is None")
     return weights, notes

@@ -267,6 +267,10 @@ def _summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
     for name in SHOWN:
         summary |= _beside(name, ms, summary)
+    # The loop in our form too: both on as many threads.
+    for n in (1, 2):
+        loop, mine = ms.get(("jax", "rank_one_loop", "dense", n)), ms["ours", "exact", storage, n]
+        summary[f"jax_loop_{n}_ratio"] = loop / mine if loop else None
     nanoseconds, share = DESCENT_NOISE_GOAL
     met = {
         "plain": private <= DESCENT_PRIVATE_GOAL * plain,
