@@ -194,7 +194,10 @@ def _run(name: str, module: Any, options: argparse.Namespace, path: Path) -> boo
     quick = options.quick
     stored = False
     for data in options.data or (module.QUICK_DATA if quick else module.DATA):
+        begin, spent = time.perf_counter(), time.process_time()
         rows = module.run([data], options.repeats or (module.QUICK_REPEATS if quick else None))
+        seconds, spent = time.perf_counter() - begin, time.process_time() - spent
+        print(f"{name}, {data}: {seconds:.0f} s, {spent:.0f} s of CPU time", flush=True)
         if rows:
             _store(path, rows, module.DATA)
             stored = True

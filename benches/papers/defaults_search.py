@@ -3,7 +3,7 @@
 Runs as ``python -m benches.papers.defaults_search [--quick]`` with DPSVM_DATA set. It fits every
 data set on which rows are whitened in three ways, makes rules of them, and chooses among the rules
 once for each family, by the other families alone. The table is printed and stored in
-``benches/results/defaults_search.csv``; with ``--write`` the tables of docs/accuracy.md, which says
+``benches/results/defaults_search.csv``; with ``--write`` its tables of docs/accuracy.md, which says
 what they mean, are written from what is stored.
 """
 
@@ -25,7 +25,7 @@ from sklearn.model_selection import train_test_split
 
 from benches import tables
 from benches.machine import description
-from benches.papers.cells import grid, shown
+from benches.papers.cells import grid
 from benches.papers.data import load
 from benches.tables import Row, as_rows
 from dpsvm_fast import NotPrivateWarning, PrivateLinearSVC, _core
@@ -288,19 +288,7 @@ def page_tables() -> dict[str, str]:
     gains = [float(row["its gain"]) for row in left_out]
     lost = max(left_out, key=lambda row: float(row["its largest regret"]))
     same = sum(row["chosen by the others"] == ADOPTED for row in left_out)
-    auto = tables.read(STORED.with_name("papers_auto.csv"))[0]
-    cells = []
-    for name in dict.fromkeys(row["data"] for row in auto if "adult" not in row["data"]):
-        own = [row for row in auto if row["data"] == name]
-        ends = (f"{float(own[0][one]):.3f}" for one in ("majority", "linear"))
-        cells.append([name, *(shown(row) for row in own), *ends])
-        if own[0]["paper"]:
-            cells.append(["paper's best", *(f"{float(row['paper']):.3f}" for row in own), "", ""])
     return {
-        "standing": grid(
-            ["", *(f"ε = {one:g}" for one in EPSILONS), "majority class", "linear, not private"],
-            cells,
-        ),
         "rules": grid(["rule", "mean gain"], rules),
         "left-out": (
             f"*{ADOPTED}* is chosen for {same} of {len(left_out)} data sets. The chosen rule "
@@ -324,7 +312,7 @@ def main() -> None:
     """Measure, store and print; or write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="to see that it works")
-    parser.add_argument("--write", action="store_true", help="the tables of docs/accuracy.md alone")
+    parser.add_argument("--write", action="store_true", help="its tables of docs/accuracy.md alone")
     options = parser.parse_args()
     if options.write:
         PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

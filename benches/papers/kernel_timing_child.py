@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.pipeline import make_pipeline
 
 from benches.subjects.memory_child import peak_growth
-from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC
+from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC, PublicImageFeatures
 
 DELTA = 1e-5
 N_THREADS = 2
@@ -29,11 +30,14 @@ def main(job: Mapping[str, Any]) -> dict[str, object]:
         "n_threads": N_THREADS,
     }
     kernel = job["model"] == "kernel"
-    model = (
-        PrivateKernelSVC(job["epsilon"], DELTA, low_memory=job["low_memory"], **common)
-        if kernel
-        else PrivateLinearSVC(job["epsilon"], DELTA, **common)
-    )
+    model: Any
+    if kernel:
+        model = PrivateKernelSVC(job["epsilon"], DELTA, low_memory=job["low_memory"], **common)
+    elif job["model"] == "images":
+        svc = PrivateLinearSVC(job["epsilon"], DELTA, **common | {"bounds": None})
+        model = make_pipeline(PublicImageFeatures((28, 28), n_threads=N_THREADS), svc)
+    else:
+        model = PrivateLinearSVC(job["epsilon"], DELTA, **common)
     begin, cpu_begin = time.perf_counter(), time.process_time()
     peak = peak_growth(lambda: model.fit(X, y))
     seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - cpu_begin

@@ -12,10 +12,15 @@ from benches import pages, persons, readme_tables, tables
 def kernel_row(data: str, epsilon: str, kernel: str, accuracy: str, gain: str) -> tables.Row:
     named = ("data", "epsilon", "kernel", "accuracy", "gain")
     shown = dict(zip(named, (data, epsilon, kernel, accuracy, gain), strict=True))
-    return shown | {"not_private": "0.95"}
+    errors = dict.fromkeys(("standard_error", "gain_error", "log_loss_error"), "0.002")
+    others = dict.fromkeys(("balanced_accuracy", "auroc", "log_loss"), "0.9")
+    unknown = dict.fromkeys(("balanced_accuracy_error", "auroc_error"), "")
+    model = "kernel" if epsilon else "linear, not private"
+    return shown | errors | others | unknown | {"model": model, "splits": "2"}
 
 
 KERNEL_ROWS = [
+    kernel_row("usps", "", "", "0.9375", ""),
     kernel_row("usps", "1", "linear", "0.9214", "0.004"),
     kernel_row("usps", "8", "rbf", "0.9536", "0.0131"),
     kernel_row("mnist", "8", "linear, rbf", "0.9661", "-0.002"),
@@ -34,7 +39,11 @@ def test_a_stored_table_needs_its_place(tmp_path: Path) -> None:
     pages.fill("docs/kernels.md", tmp_path, tmp_path)
     text = page.read_text(encoding="utf-8")
     assert "\nold\n" not in text
-    assert "**0.954** (+0.013)" in text
+    line = "| usps | 0.921 ± 0.002 | **0.954** ± 0.002 (+0.013 ± 0.002) | | 0.938 ± 0.002 |"
+    assert line in text
+    assert "Splits, or fits on the official split: 2 (usps; mnist). Bold:" in text
+    assert "| usps | 0.900 / 0.900 / 0.900 | " in text
+    assert "Standard errors are at most 0.000 / 0.000 / 0.002." in text
     assert text.startswith("before\n")
     assert text.endswith("\nafter\n")
 
