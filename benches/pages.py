@@ -34,7 +34,9 @@ class Table(NamedTuple):
 # By page, from the root of the repository, and by marker.
 PAGES: Mapping[str, Mapping[str, Table]] = {
     "README.md": {"accuracy-table": Table(readme_accuracy.accuracy, "papers_auto")},
+    "docs/accuracy.md": {"budgets-table": Table(readme_tables.linear_budgets, "papers_budgets")},
     "docs/kernels.md": {
+        "kernel-budgets-table": Table(readme_tables.kernel_budgets, "papers_budgets"),
         "kernel-table": Table(readme_tables.kernel, "papers_kernel", ("papers_kernel_timing",)),
         "balls-table": Table(readme_tables.balls, "papers_scm_figure1"),
         "ellipsoid-table": Table(readme_tables.ellipsoids, "papers_lmgc"),
@@ -68,6 +70,7 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
     "docs/several_rows.md": {
         "persons-table": Table(readme_tables.persons, "persons"),
         "class-weights-table": Table(readme_tables.class_weights, "class_weights"),
+        "rare-classes-table": Table(readme_tables.rare_classes, "rare_classes"),
     },
     "docs/auditing.md": {
         "one-run-table": Table(one_run_audits.page, one_run_audits.NAME),

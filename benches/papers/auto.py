@@ -1,4 +1,4 @@
-"""PrivateLinearSVC at its defaults: sets of PMSVM (NeurIPS 2025) and scikit-learn, and Adult."""
+"""PrivateLinearSVC at its defaults: sets of PMSVM (NeurIPS 2025) and scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from statistics import mean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score, log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
@@ -16,32 +17,30 @@ from sklearn.preprocessing import StandardScaler
 
 from benches.papers.cells import error, grid
 from benches.papers.data import DataSet, load
-from benches.papers.paper_comparison import by_epsilon, curves
+from benches.papers.paper_comparison import curves
 from benches.tables import Row, as_rows
 from dpsvm_fast import PrivateLinearSVC, verify
 
 TITLE = "PrivateLinearSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
-    "Settings and accuracies of the other sets: [accuracy](accuracy.md). Adult has its official "
-    "split and 5 draws of the noise; its amounts of money enter as values or as logarithms.",
+    "Settings and accuracies: [accuracy](accuracy.md).",
     "Balanced accuracy is the mean over classes, AUROC that of one class against the rest (a dash "
     "where no test part has all classes); log-loss is in nats. The summary has standard errors "
     "and the other values of ε.",
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-ADULT_EPSILONS = (0.1, 0.2, 1.0, 4.0, 16.0)
+# Of the other measures on the page.
+SHOWN_EPSILONS = (1.0, 4.0)
 DELTA = 1e-5
 TEST_SHARE = 0.2
 SPLITS = 20
-# Models of each split: the noise of one moves the mean of small sets. Of Adult draws of noise.
+# Models of each split: the noise of one moves the mean of small sets.
 DRAWS = {"dermatology": 2, "vehicle": 2, "iris": 2, "wine": 2}
-FEWER_SPLITS = {"adult": 5, "adult, logarithms": 5}
 # Splits on which a model without privacy is fitted.
 LINEAR_SPLITS = 5
 DATA = (
     *("cornell", "dermatology", "isolet", "usps", "vehicle", "wisdm"),
     *("iris", "wine", "breast cancer", "digits"),
-    *("adult", "adult, logarithms"),
 )
 # Accuracy of the paper at each of EPSILONS.
 PAPER: dict[str, tuple[float | None, ...]] = {
@@ -57,23 +56,18 @@ MISSED_CELLS = 4
 METRICS = ("accuracy", "balanced_accuracy", "auroc", "log_loss")
 
 
-def epsilons_of(name: str) -> tuple[float, ...]:
-    """The budgets of a data set."""
-    return ADULT_EPSILONS if name.startswith("adult") else EPSILONS
-
-
 def run(names: Sequence[str], splits: int | None) -> list[Row]:
     """One row a fit: data set, epsilon, split, accuracy, what was chosen."""
     records: list[dict[str, object]] = []
     for name in names:
-        data = load(name.split(",")[0], logarithms="logarithms" in name)
+        data = load(name)
         if data is None:
             continue
         facts = {"data": name, "n_rows": data.y.size} | _levels(data)
-        for epsilon in epsilons_of(name):
+        for epsilon in EPSILONS:
             cell = [
                 {**facts, "epsilon": epsilon, "split": split} | _fit(data, epsilon, split)
-                for split in range(splits or FEWER_SPLITS.get(name, SPLITS))
+                for split in range(splits or SPLITS)
                 for _ in range(DRAWS.get(name, 1))
             ]
             records += cell
@@ -82,8 +76,8 @@ def run(names: Sequence[str], splits: int | None) -> list[Row]:
     return as_rows(records)
 
 
-def _places(data: DataSet, split: int) -> tuple[Any, Any]:
-    """Training and test rows."""
+def places(data: DataSet, split: int) -> tuple[Any, Any]:
+    """Training and test rows; Adult's official ones."""
     if data.is_train is not None and data.n_classes == 2:
         return np.flatnonzero(data.is_train), np.flatnonzero(~data.is_train)
     places = np.arange(data.y.size)
@@ -94,8 +88,8 @@ def _places(data: DataSet, split: int) -> tuple[Any, Any]:
 def _levels(data: DataSet) -> dict[str, object]:
     """Accuracy of the majority class, and of logistic regression on scaled columns, not private."""
     majority, linear = [], []
-    for split in range(1 if data.is_train is not None and data.n_classes == 2 else LINEAR_SPLITS):
-        train, test = _places(data, split)
+    for split in range(LINEAR_SPLITS):
+        train, test = places(data, split)
         y = data.y[test]
         majority.append(float(np.mean(y == np.bincount(data.y[train]).argmax())))
         exact = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
@@ -105,25 +99,30 @@ def _levels(data: DataSet) -> dict[str, object]:
 
 def _fit(data: DataSet, epsilon: float, split: int) -> dict[str, object]:
     """Accuracy on rows left out."""
-    train, test = _places(data, split)
+    train, test = places(data, split)
     model = PrivateLinearSVC(
         epsilon, DELTA, bounds=(data.low, data.high), classes=range(data.n_classes)
     ).fit(data.X[train], data.y[train])
-    likely, y = model.predict_proba(data.X[test]), data.y[test]
-    found = model.predict(data.X[test])
-    several: dict[str, Any] = {"multi_class": "ovr", "labels": model.classes_}
-    order = likely[:, 1] if data.n_classes == 2 else likely / likely.sum(axis=1, keepdims=True)
-    # A class without a test row has no area.
-    complete = np.unique(y).size == data.n_classes
-    return {
+    facts = {
         "whitened": model.whitened_,
         "steps": model.n_steps_,
         "c": model.c_,
         "holds": split > 0 or verify(model.privacy_).ok,
+    }
+    return facts | measured(model.predict_proba(data.X[test]), data.y[test])
+
+
+def measured(likely: NDArray[np.float64], y: NDArray[np.int64]) -> dict[str, object]:
+    """Accuracy and the other measures of probabilities; no AUROC if a class has no row."""
+    codes, found = np.arange(likely.shape[1]), likely.argmax(axis=1)
+    order = likely[:, 1] if codes.size == 2 else likely / likely.sum(axis=1, keepdims=True)
+    several: dict[str, Any] = {"multi_class": "ovr", "labels": codes}
+    complete = np.unique(y).size == codes.size
+    return {
         "accuracy": float(np.mean(found == y)),
         "balanced_accuracy": float(balanced_accuracy_score(y, found)),
         "auroc": float(roc_auc_score(y, order, **several)) if complete else None,
-        "log_loss": float(log_loss(y, likely, labels=model.classes_)),
+        "log_loss": float(log_loss(y, likely, labels=codes)),
     }
 
 
@@ -134,7 +133,7 @@ def analyse(rows: Sequence[Row]) -> list[Row]:
         members.setdefault((row["data"], float(row["epsilon"])), []).append(row)
     table = []
     for (name, epsilon), own in members.items():
-        place = epsilons_of(name).index(epsilon)
+        place = EPSILONS.index(epsilon)
         paper = PAPER.get(name)
         cell: dict[str, object] = {
             "data": name,
@@ -188,14 +187,12 @@ def plot(table: Sequence[Row], path: Path) -> None:
 
 
 def page(table: Sequence[Row]) -> str:
-    """Accuracies of Adult, as docs/accuracy.md has the others, and the other measures."""
-    adult = [row for row in table if epsilons_of(row["data"]) == ADULT_EPSILONS]
-    parts = [by_epsilon(adult, "accuracy")] if adult else []
-    return "\n\n".join([*parts, measures(table)])
+    """The other measures; docs/accuracy.md has the accuracies."""
+    return measures(table)
 
 
 def measures(table: Sequence[Row]) -> str:
-    """Write the other measures at the values of epsilon that all sets have; the CSV has the rest.
+    """Write the other measures at two values of epsilon; the CSV has the rest.
 
     Parameters
     ----------
@@ -207,19 +204,20 @@ def measures(table: Sequence[Row]) -> str:
         A Markdown table, one line for each data set.
     """
     others = METRICS[1:]
-    common = [epsilon for epsilon in EPSILONS if epsilon in ADULT_EPSILONS]
     found = {(row["data"], float(row["epsilon"])): row for row in table}
     lines = [
         (
             name,
             *(
-                " / ".join(_measure(found.get((name, epsilon)), other) for epsilon in common)
+                " / ".join(
+                    _measure(found.get((name, epsilon)), other) for epsilon in SHOWN_EPSILONS
+                )
                 for other in others
             ),
         )
         for name in dict.fromkeys(row["data"] for row in table)
     ]
-    head = f"at ε = {' / '.join(f'{epsilon:g}' for epsilon in common)}"
+    head = f"at ε = {' / '.join(f'{epsilon:g}' for epsilon in SHOWN_EPSILONS)}"
     return grid((head, "balanced accuracy", "AUROC", "log-loss"), lines)
 
 

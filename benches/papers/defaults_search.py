@@ -290,7 +290,7 @@ def page_tables() -> dict[str, str]:
     same = sum(row["chosen by the others"] == ADOPTED for row in left_out)
     auto = tables.read(STORED.with_name("papers_auto.csv"))[0]
     cells = []
-    for name in dict.fromkeys(row["data"] for row in auto if "adult" not in row["data"]):
+    for name in dict.fromkeys(row["data"] for row in auto):
         own = [row for row in auto if row["data"] == name]
         ends = (f"{float(own[0][one]):.3f}" for one in ("majority", "linear"))
         cells.append([name, *(shown(row) for row in own), *ends])
