@@ -38,10 +38,11 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
     "docs/accuracy.md": {
         "standing-table": Table(readme_accuracy.standing, "papers_auto"),
         "measures-table": Table(readme_accuracy.measures, "papers_auto"),
-        "adult-table": Table(readme_accuracy.adult, "papers_auto"),
         "digits-table": Table(readme_accuracy.digits, "papers_auto"),
+        "budgets-table": Table(readme_tables.linear_budgets, "papers_budgets"),
     },
     "docs/kernels.md": {
+        "kernel-budgets-table": Table(readme_tables.kernel_budgets, "papers_budgets"),
         "kernel-table": Table(readme_tables.kernel, "papers_kernel", ("papers_kernel_timing",)),
         "balls-table": Table(readme_tables.balls, "papers_scm_figure1"),
         "ellipsoid-table": Table(readme_tables.ellipsoids, "papers_lmgc"),
@@ -77,6 +78,7 @@ PAGES: Mapping[str, Mapping[str, Table]] = {
     "docs/several_rows.md": {
         "persons-table": Table(readme_tables.persons, "persons"),
         "class-weights-table": Table(readme_tables.class_weights, "class_weights"),
+        "rare-classes-table": Table(readme_tables.rare_classes, "rare_classes"),
     },
     "docs/auditing.md": {
         "one-run-table": Table(one_run_audits.page, one_run_audits.NAME),

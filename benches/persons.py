@@ -2,8 +2,9 @@
 
 Rows are dealt to persons at random, so that each owns so many, or by a law in which a few own most;
 those of wisdm also to the 36 people who wore the phone. With DPSVM_DATA set,
-``python -m benches.persons`` measures accuracies on rows of other persons, and mean accuracies of
-classes with weights of classes; it stores every fit and fills the tables of docs/several_rows.md.
+``python -m benches.persons`` measures accuracies on rows of other persons, mean accuracies of
+classes with weights of classes, and all measures on rare classes; it stores every fit and fills the
+tables of docs/several_rows.md. ``--measure`` names one of these.
 The exit status is 1 where ``groups=`` is not the best way to protect persons.
 ``python -m benches.persons speed`` prints processor times of a million rows, by rows and by
 persons, one thread each and in turns.
@@ -22,17 +23,23 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from benches import pages, tables
 from benches.machine import description
-from benches.papers.cells import accuracy, cells
+from benches.papers.auto import METRICS, measured
+from benches.papers.cells import accuracy, cells, error
 from benches.papers.data import load
-from dpsvm_fast import PrivateLinearSVC, _core
+from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC, _core
 from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -153,10 +160,61 @@ def class_weights(repeats: int) -> Iterator[dict[str, Any]]:
                 }
 
 
+# Rare classes: one class against the others, and how it is learned.
+RARE: dict[str, int] = {"isolet, one letter": 0, "usps, one digit": 8}
+RARE_EPSILONS, RARE_REPEATS, RARE_SHARE = (1.0, 4.0), 5, 0.2
+LEARNERS: dict[str, tuple[Any, Any]] = {
+    "PrivateLinearSVC": (PrivateLinearSVC, None),
+    'PrivateLinearSVC, "balanced"': (PrivateLinearSVC, "balanced"),
+    "PrivateKernelSVC": (PrivateKernelSVC, None),
+    'PrivateKernelSVC, "balanced"': (PrivateKernelSVC, "balanced"),
+}
+EXACT = "logistic regression, not private"
+
+
+def rare_classes(repeats: int) -> Iterator[dict[str, Any]]:
+    """Every fit of a class with 4 % of the rows: a letter of isolet, half of a digit's rows."""
+    for title, label in RARE.items():
+        data = load(title.split(",")[0])
+        if data is None:
+            continue
+        X, y = data.X.astype(np.float32), (data.y == label).astype(np.int64)
+        if y.mean() > 0.05:
+            keep = np.flatnonzero((y == 0) | (np.cumsum(y) % 2 == 0))
+            X, y = X[keep], y[keep]
+        for seed in range(min(repeats, RARE_REPEATS)):
+            train, test = train_test_split(
+                np.arange(y.size), test_size=RARE_SHARE, random_state=seed, stratify=y
+            )
+
+            def figures(
+                model: Any, rows: Any = X, labels: Any = y, train: Any = train, test: Any = test
+            ) -> dict[str, object]:
+                model.fit(rows[train], labels[train])
+                return measured(model.predict_proba(rows[test]), labels[test])
+
+            facts = {"data": title, "rarest": float(y.mean())}
+            for epsilon in RARE_EPSILONS:
+                for method, (kind, weight) in LEARNERS.items():
+                    model = kind(epsilon, DELTA, classes=[0, 1], bounds=(data.low, data.high))
+                    model.set_params(class_weight=weight)
+                    yield facts | {"method": method, "epsilon": epsilon} | figures(model)
+            exact = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
+            yield facts | {"method": EXACT, "epsilon": None} | figures(exact)
+
+
 def analyse(rows: Sequence[tables.Row]) -> list[dict[str, Any]]:
     """Mean accuracies with their standard errors, beside what the first fit of each was of."""
     names = [name for name in ("data", "kind", "method", "epsilon") if name in rows[0]]
-    return [members[0] | accuracy(members) for members in cells(rows, names).values()]
+    others = [name for name in METRICS[1:] if name in rows[0]]
+    table = []
+    for members in cells(rows, names).values():
+        cell: dict[str, Any] = members[0] | accuracy(members)
+        for name in others:
+            found = [float(row[name]) for row in members]
+            cell |= {name: mean(found), f"{name}_error": error(found)}
+        table.append(cell)
+    return table
 
 
 def failures(table: Sequence[tables.Row]) -> list[str]:
@@ -173,12 +231,14 @@ def main(given: Sequence[str] | None = None) -> int:
     """Measure, store and fill the tables of the page."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=10)
+    measures = {one.__name__: one for one in (class_weights, rare_classes, persons)}
+    parser.add_argument("--measure", action="append", choices=list(measures))
     parser.add_argument("--out", type=Path, help="folder of the CSV files; the page stays")
     options = parser.parse_args(given)
     warnings.simplefilter("ignore")
     out, missed = options.out or RESULTS, []
     facts = description(_core.build_info(), 1)
-    for measure in (class_weights, persons):
+    for measure in (measures[name] for name in options.measure or measures):
         rows = tables.as_rows(measure(options.repeats))
         if not rows:
             continue

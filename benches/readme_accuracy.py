@@ -74,19 +74,6 @@ def measures(found: Summaries) -> str:
     return scores.compact(main_sets(found["papers_auto"]))
 
 
-def adult(found: Summaries) -> str:
-    """Every measure of Adult, a line for each epsilon and reference."""
-    own = [row for row in found["papers_auto"] if row["data"] == "adult"]
-    lines = [
-        (
-            f"ε = {row['epsilon']}" if row["epsilon"] else row["model"],
-            *(scores.one(row, metric, 4) for metric in scores.METRICS),
-        )
-        for row in sorted(own, key=lambda row: not row["epsilon"])
-    ]
-    return f"{grid(('', *scores.METRICS.values()), lines)}\n\n{scores.counted(own)}"
-
-
 def digits(found: Summaries) -> str:
     """Several estimators on one set."""
     own = [row for row in found["papers_auto"] if row["data"] == SEVERAL]

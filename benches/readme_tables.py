@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from benches.papers import budgets as papers_budgets
 from benches.papers import kernel as papers_kernel
 from benches.papers import maps as papers_maps
 from benches.papers import scores
@@ -366,11 +367,39 @@ def persons(found: Summaries) -> str:
     )
 
 
+def linear_budgets(found: Summaries) -> str:
+    """The linear model along nine budgets."""
+    return papers_budgets.along(found["papers_budgets"], papers_budgets.LINEAR)
+
+
+def kernel_budgets(found: Summaries) -> str:
+    """The kernel model at large budgets."""
+    return papers_budgets.along(found["papers_budgets"], papers_budgets.KERNEL)
+
+
 def class_weights(found: Summaries) -> str:
     """Mean accuracy of the classes, with weights of classes and without."""
     heads = ("data", "share of the rarest class")
     rows = [row | {"rarest": f"{float(row['rarest']):.1%}"} for row in found["class_weights"]]
     return by_method(rows, ("data", "rarest"), heads)
+
+
+def rare_classes(found: Summaries) -> str:
+    """Four measures of a class with few rows against the others."""
+    lines = [
+        (
+            row["data"],
+            f"{row['method']}, ε = {row['epsilon']}" if row["epsilon"] else row["method"],
+            shown(row),
+            *(
+                shown({"accuracy": row[one], "standard_error": row[f"{one}_error"]})
+                for one in ("balanced_accuracy", "auroc", "log_loss")
+            ),
+        )
+        for row in found["rare_classes"]
+    ]
+    heads = ("data", "model", "accuracy", "balanced accuracy", "AUROC", "log-loss")
+    return grid(heads, lines)
 
 
 def by_method(rows: Sequence[Row], names: Sequence[str], heads: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""PrivateLinearSVC at its defaults: sets of PMSVM (NeurIPS 2025) and scikit-learn, and Adult."""
+"""PrivateLinearSVC at its defaults: sets of PMSVM (NeurIPS 2025) and of scikit-learn."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ from dpsvm_fast import ObjectivePerturbationSVC, OutputPerturbationSVC, PrivateL
 
 TITLE = "PrivateLinearSVC at its defaults"
 PROTOCOL: tuple[str, ...] = (
-    "[Accuracy](accuracy.md) has the settings. Adult's amounts of money enter as values or as "
-    "logarithms.",
+    "[Accuracy](accuracy.md) has the settings.",
     *scores.PROTOCOL,
 )
 EPSILONS = (1.0, 2.0, 4.0, 8.0)
-ADULT_EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 1000.0)
 DELTA = 1e-5
-# Of Adult fits on its official split.
-SPLITS, ADULT_FITS = 20, 5
+SPLITS = 20
 # Models of each split: the noise of one moves the mean of small sets.
 DRAWS = {"dermatology": 2, "vehicle": 2, "iris": 2, "wine": 2}
 OURS = "PrivateLinearSVC"
@@ -40,7 +37,6 @@ OTHERS: dict[str, Any] = {
 DATA = (
     *("cornell", "dermatology", "isolet", "usps", "vehicle", "wisdm"),
     *("iris", "wine", "breast cancer", "digits"),
-    *("adult", "adult, logarithms"),
 )
 # Accuracy of the paper at each of EPSILONS.
 PAPER: dict[str, tuple[float | None, ...]] = {
@@ -55,27 +51,21 @@ QUICK_DATA, QUICK_REPEATS = ("dermatology",), 2
 MISSED_CELLS = 4
 
 
-def epsilons_of(name: str) -> tuple[float, ...]:
-    """The budgets of a data set."""
-    return ADULT_EPSILONS if name.startswith("adult") else EPSILONS
-
-
 def run(names: Sequence[str], splits: int | None) -> list[Row]:
     """One row a fit: data set, model, epsilon, split, its measures."""
     rows: list[Row] = []
     for name in names:
-        data = load(name.split(",")[0], logarithms="logarithms" in name)
+        data = load(name)
         if data is None:
             continue
-        official = name.startswith("adult")
         records: list[dict[str, object]] = []
-        for number in range(splits or (ADULT_FITS if official else SPLITS)):
-            split = scores.split_of(data, number, official=official)
+        for number in range(splits or SPLITS):
+            split = scores.split_of(data, number)
             records += scores.references(name, split)
             records += [
                 {"model": model, "epsilon": epsilon} | _fit(model, epsilon, split)
                 for model in (OURS, *(OTHERS if name == SEVERAL else ()))
-                for epsilon in epsilons_of(name)
+                for epsilon in EPSILONS
                 for _ in range(DRAWS.get(name, 1))
             ]
         rows += scores.stored(name, data.y.size, records)
@@ -139,10 +129,8 @@ def below_paper(table: Sequence[Row]) -> list[Row]:
 
 
 def main_sets(table: Sequence[Row]) -> list[Row]:
-    """Ours and the references on all sets with the first list of epsilons."""
-    return [
-        row for row in table if epsilons_of(row["data"]) == EPSILONS and row["model"] not in OTHERS
-    ]
+    """Ours and the references."""
+    return [row for row in table if row["model"] not in OTHERS]
 
 
 def plot(table: Sequence[Row], path: Path) -> None:
@@ -152,9 +140,8 @@ def plot(table: Sequence[Row], path: Path) -> None:
 
 
 def page(table: Sequence[Row]) -> str:
-    """Every measure; Adult has other values of epsilon."""
-    adult = [row for row in table if epsilons_of(row["data"]) == ADULT_EPSILONS]
-    return "\n\n".join(scores.full(part) for part in (main_sets(table), adult) if part)
+    """Every measure of ours."""
+    return scores.full(main_sets(table))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ RESULTS, IMAGES, PAGE = (
 # In the order of the page of results. Imported only where they are used: each needs something else.
 MODULES: tuple[str, ...] = (
     "auto",
+    "budgets",
     "op",
     "outside_peers",
     "pmsvm_table2",

@@ -207,6 +207,22 @@ def test_rules_for_samples() -> None:
     assert other.step / other.divisor == pytest.approx(unknown.step / unknown.divisor, rel=1e-12)
 
 
+def test_samples_of_an_unknown_number_have_no_long_steps() -> None:
+    """As full batches: momentum, then a shorter path and a larger clip; Adam the clip alone."""
+    for optimizer in ("sgd", "adam"):
+        small, large = (mechanism(optimizer=optimizer, epsilon=e) for e in (1.0, 1000.0))
+        assert (small.inertia, small.clip) == (0.0, mechanism().clip)
+        assert small.clip < large.clip < 2.81 * small.clip
+        if optimizer == "adam":
+            assert (large.inertia, large.step) == (0.0, small.step)
+        else:
+            assert large.inertia == pytest.approx(0.9)
+            # A sum is over a tenth of the rows.
+            assert large.step / large.divisor * large.rate <= 0.021
+        known = mechanism(optimizer=optimizer, epsilon=1000.0, n_records=12_800)
+        assert (known.inertia, known.clip) == (0.0, small.clip)
+
+
 @pytest.mark.parametrize(
     ("schedule", "factors"),
     [

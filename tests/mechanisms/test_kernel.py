@@ -58,10 +58,24 @@ def test_the_number_that_the_rule_judges_by(adjacency: str, whiten: bool) -> Non
     choice = mechanism.choice(5e4)
     # As many as the features if whitened, as the classes otherwise.
     assert choice.signal == pytest.approx(5e4 * mu / (10 if whiten else 4), rel=1e-12)
-    assert choice.gamma == pytest.approx(min(1.0, max(0.25, math.sqrt(choice.signal / 1000))))
+    largest = 0.5 if whiten else 1.0
+    assert choice.gamma == pytest.approx(min(largest, max(0.25, math.sqrt(choice.signal / 1000))))
     rule = mechanism.training(5e4).rule
     assert rule is not None
     assert (rule.c, rule.n_features) == ((0.5, 2000) if whiten else (0.7, 2000))
+
+
+@pytest.mark.parametrize(("loss", "longest"), [(LOSS, 4.0), (HUBER, 8.0)])
+@pytest.mark.parametrize("epsilon", [0.5, 8.0, 1000.0])
+def test_the_path_on_features_is_bounded(loss: Loss, longest: float, epsilon: float) -> None:
+    rule = plan(loss=loss, epsilon=epsilon, kernel="rbf").training(3000.0).rule
+    assert rule is not None
+    free = dataclasses.replace(rule, lifted=False)
+    path, farther = (one.learning_rate * one.n_steps * one.pace for one in (rule, free))
+    assert path == pytest.approx(min(farther, longest))
+    # It acts where noise is small. The clip acts less then, up to a limit.
+    assert (farther > longest) == (epsilon >= 8.0)
+    assert rule.clip > free.clip or path == farther or epsilon == 1000.0
 
 
 def test_little_signal_stays_linear() -> None:

@@ -322,11 +322,13 @@ class GradientPerturbationSVC(Probabilities, OneRelease):
     - ``n_steps`` is between 100 and 500 for full batches: ``n mu / 300``, or as many as keep a step
       at most ``24 / n`` (0.021 without n). For sampled batches it is ``20 / sampling_rate``, twenty
       passes, and at least 100.
-    - Full-batch steps that are x times too long would make the weights oscillate, as with 500 steps
-      and a large budget or with few given steps. Then ``momentum`` is ``1 - 1 / x``, at most 0.9,
-      so that steps of ``24 / n`` go as far. If x is y times more than momentum compensates, the
-      path is y times shorter and ``max_grad_norm`` is ``sqrt(y)`` times larger, at most 2.8 times.
-      This requires ``learning_rate="auto"``.
+    - Steps that are x times too long would make the weights oscillate, as with 500 full batches
+      and a large budget, with few given steps, or with samples of a private number of rows. Then
+      ``momentum`` is ``1 - 1 / x``, at most 0.9, so that steps of ``24 / n`` go as far. If x is y
+      times more than momentum compensates, the path is y times shorter and ``max_grad_norm`` is
+      ``sqrt(y)`` times larger, at most 2.8 times. Of this, ``adam`` has the larger
+      ``max_grad_norm`` only. It requires ``learning_rate="auto"``; with samples and a known n
+      nothing changes.
     - ``learning_rate`` for ``gd`` and ``sgd``: the rates of all steps, divided by ``1 - momentum``,
       sum to ``b / (q lambda)`` with ``lambda = c kt sigma / (q sqrt(n_steps))``, so that the noise
       moves each weight by about ``1 / (c kt)`` in total; with a C, at most the rate at which the

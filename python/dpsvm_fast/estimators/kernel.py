@@ -146,10 +146,12 @@ class PrivateKernelSVC(PipelineClassifier):
     Let n be ``n_samples_`` and mu the Gaussian parameter of the training (halved for
     ``replace_one``). Then q = n mu / B, with B the number of classes, or the number of features if
     that is larger and rows are whitened. "auto" stays linear if q < 40, or if rows are not whitened
-    and n < 10 n_features. gamma is sqrt(q / 1000), clipped to [1/4, 1], times sqrt(pi / n_features)
-    for "laplacian". With ``delta=0``, epsilon / sqrt(p + 1) replaces mu, with p weights, and "auto"
-    also stays linear if D < 20 n_features. The descent is that of `PrivateLinearSVC` with c = 0.5
-    for whitened rows, 0.7 otherwise, and always m = 64.
+    and n < 10 n_features. gamma is sqrt(q / 1000), clipped to [1/4, 1], or to [1/4, 1/2] for
+    whitened rows, times sqrt(pi / n_features) for "laplacian". With ``delta=0``,
+    epsilon / sqrt(p + 1) replaces mu, with p weights, and "auto" also stays linear if
+    D < 20 n_features. The descent is that of `PrivateLinearSVC` with c = 0.5 for whitened rows, 0.7
+    otherwise, always m = 64, and steps that sum to at most 4 (8 for two classes): features fit any
+    rows in the end.
 
     The constants of the rule were chosen on vehicle, wisdm, digits, usps, mnist, adult and
     synthetic data: expect slightly lower accuracy on other data.

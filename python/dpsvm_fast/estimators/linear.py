@@ -319,12 +319,12 @@ class PrivateLinearSVC(PipelineClassifier):
     between 0.35 and 0.7; R = ``max_grad_norm_`` = 0.25; lambda = c R / mu; steps of 1 / (lambda T)
     on the sum of clipped gradients; no weight decay; the mean of the last 0.0875 T / c iterates.
     For whitened rows c may go down to 0.25, and the last 0.15 T / c iterates are averaged. Steps
-    are at most 4 m / n, with m = d + 1, at least 16, for whitened rows and m = 64 for others; if
-    they would be x times longer, R is sqrt(x) times larger, at most 0.7. For the single score of
-    two classes R is divided by sqrt 2. The last 2 % of the T steps are for ``temperature_``. The
-    constants were chosen on six data sets (vehicle, dermatology, isolet, usps, cornell, wisdm;
-    epsilon 1 to 8, delta 1e-5), those of whitening also on small subsets of them: expect slightly
-    lower accuracy on other data.
+    are at most 4 m / n, with m = d + 1, at least 16, for whitened rows and m = 64 for others, and
+    sum to at most 20; if they would be x times longer, R is sqrt(x) times larger, at most 0.7. For
+    the single score of two classes R is divided by sqrt 2, and 20 is 40. The last 2 % of the T
+    steps are for ``temperature_``. The constants were chosen on six data sets (vehicle,
+    dermatology, isolet, usps, cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening also
+    on small subsets of them: expect slightly lower accuracy on other data.
 
     Sparse rows stay sparse: centring is implicit, and ``bounds`` must have low = 0 or low = -high.
     Only whitening makes a dense copy (single precision), and it needs n >= d**2 / 2. "objective"

@@ -100,7 +100,8 @@ UNKNOWN_C = 0.5
 # directions: LONGEST_STEP over the number of records, or LONGEST_STEP_UNKNOWN_N if that is private.
 # If the steps do not cover the path, momentum extends it up to MAX_MOMENTUM_GAIN times. Beyond, the
 # path is shortened by some factor, and the clip norm grows by its square root, as in the pipeline,
-# up to MAX_CLIP_FACTOR times.
+# up to MAX_CLIP_FACTOR times. So do steps over samples if the number is private; Adam's, whose
+# length is fixed, only have the larger clip norm.
 LONGEST_STEP, LONGEST_STEP_UNKNOWN_N, MAX_MOMENTUM_GAIN, MAX_CLIP_FACTOR = 24.0, 0.021, 10.0, 2.8
 
 EULER = 0.5772156649015329
@@ -631,14 +632,18 @@ class GradientPerturbation(LinearPlan):
 
     @cached_property
     def _mu(self) -> float:
-        """Gaussian parameter that protects one record."""
+        """Gaussian parameter that protects one record; of sampled steps, that of as much noise."""
+        if self.rate < 1.0:
+            own = (self.epsilon, self.delta, self.rate, self.steps, self.adjacency)
+            return self.rate * math.sqrt(self.steps) / _noise_multiplier(*own)
         return 1.0 / gaussian_sigma(self.epsilon, self.delta, RELATION_FACTOR[self.adjacency])
 
     @property
     def _longest_steps(self) -> float:
         """Number of longest allowed steps that cover the path; 0 if the rule does not apply."""
         given = self.learning_rate or self.accountant == "last_iterate"
-        if given or self.optimizer == "adam" or self.rate < 1.0:
+        ruled = self.n_records is None if self.rate < 1.0 else self.optimizer != "adam"
+        if given or not ruled:
             return 0.0
         longest = LONGEST_STEP / self.n_records if self.n_records else LONGEST_STEP_UNKNOWN_N
         clip = self.max_grad_norm or CLIP * unit_of(self.loss.n_scores) * self.row_norm
@@ -654,6 +659,8 @@ class GradientPerturbation(LinearPlan):
         """Momentum: given, or such that the longest allowed steps cover the path."""
         if self.momentum is not None:
             return self.momentum
+        if self.optimizer == "adam":
+            return 0.0
         return 1.0 - 1.0 / max(1.0, min(MAX_MOMENTUM_GAIN, self._longest_steps / self.steps))
 
     @property
@@ -762,10 +769,10 @@ class GradientPerturbation(LinearPlan):
             return self.noise.learning_rate
         if self.learning_rate is not None:
             return self.learning_rate
-        c_kappa = self._c_kappa * self._excess / self._wider
         total, root = _schedule_sum(self.schedule, self.steps), math.sqrt(self.steps)
         if self.optimizer == "adam":
-            return root / (c_kappa * total)
+            return root / (self._c_kappa * total)
+        c_kappa = self._c_kappa * self._excess / self._wider
         per_sum, kept = self.noise.sigma / (self.rate * root), 1.0 - self.inertia
         found = kept * self.divisor / (self.rate * c_kappa * per_sum * total)
         return min(found, kept / self.regularization) if self.regularization > 0.0 else found

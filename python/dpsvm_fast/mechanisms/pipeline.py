@@ -111,6 +111,9 @@ AVERAGED_SHARE = 0.25
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
 # Factor of the longest step; least directions of whitened rows; directions of other rows.
 LONGEST_STEP, FEWEST_DIRECTIONS, PLAIN_DIRECTIONS = 4.0, 16, 64
+# Longest path, and that on random features, which fit any rows in the end; twice as long for one
+# score.
+LONGEST_PATH, LONGEST_LIFTED_PATH = 20.0, 4.0
 # Rounding to the grid costs at most this share of the clip norm, unless the noise would then have
 # too many steps.
 GRID_SHARE = 1e-6
@@ -172,6 +175,8 @@ class DescentRule:
         Number of rows, public or released.
     fixed_c : float > 0 or None
         Replaces the rule for c; public, or a function of releases.
+    lifted : bool
+        Whether the training is on random features, whose path is shorter.
     whitened : bool
         Whether the rows, not random features of them, are whitened.
     calibrated : bool
@@ -186,6 +191,7 @@ class DescentRule:
     mu: float
     count: float
     fixed_c: float | None = None
+    lifted: bool = False
     whitened: bool = False
     calibrated: bool = False
 
@@ -224,7 +230,8 @@ class DescentRule:
             c = usual_c(self.n_features, self.count, smallest_c)
         unit = unit_of(self.loss.n_scores)
         # Beyond it, gradients of many rows oscillate.
-        longest_step = LONGEST_STEP * directions / self.count
+        longest_path = (LONGEST_LIFTED_PATH if self.lifted else LONGEST_PATH) / unit**2
+        longest_step = min(LONGEST_STEP * directions / self.count, longest_path / path)
         free = mu / (c * unit**2 * CLIP * path)
         clip = unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / longest_step)))
         regularization = c * unit * clip / mu
@@ -847,8 +854,9 @@ class PrivateLinear(LinearPlan):
 #
 # measures the signal of one class against the noise. The model stays linear where q < 40, or
 # where there are fewer than 10 unwhitened rows per feature: a kernel would fit noise there.
-# Otherwise :math:`\gamma = \sqrt{q / 1000}` between 1/4 and 1; for gamma near 0 the kernel
-# without its constant part is the linear one. Every choice is a function of public numbers and of
+# Otherwise :math:`\gamma = \sqrt{q / 1000}` between 1/4 and 1, or 1/2 for whitened rows, which
+# are far from each other in all directions; for gamma near 0 the kernel without its constant part
+# is the linear one. Every choice is a function of public numbers and of
 # released ones (docs/proofs/random_features.md, "Choice of the kernel" and "Number of rows").
 #
 # Gamma noise of rate :math:`\epsilon'` on p weights has the root mean square :math:`\sqrt{p + 1}
@@ -869,7 +877,7 @@ COMPONENTS_A_FEATURE = 20.0
 
 SIGNAL_OF_UNIT_GAMMA = 1000.0
 
-SMALLEST_GAMMA, LARGEST_GAMMA = 0.25, 1.0
+SMALLEST_GAMMA, LARGEST_GAMMA, LARGEST_WHITENED_GAMMA = 0.25, 1.0, 0.5
 # low_memory="auto": features are kept if all of them take at most this many bytes, and are
 # computed anew in every pass beyond.
 LARGEST_STORE = 1 << 28
@@ -1008,7 +1016,8 @@ class PrivateKernel(PrivateLinear):
             return KernelChoice(kernel=kernel, gamma=float(self.gamma), signal=signal)
         assert signal is not None
         gamma = math.sqrt(signal / SIGNAL_OF_UNIT_GAMMA)
-        gamma = min(LARGEST_GAMMA, max(SMALLEST_GAMMA, gamma))
+        largest = LARGEST_WHITENED_GAMMA if whitened else LARGEST_GAMMA
+        gamma = min(largest, max(SMALLEST_GAMMA, gamma))
         if kernel == "laplacian":
             # Rows of norm 1 that are nearly orthogonal have a squared distance of 2 and about
             # sqrt(4 d / pi) in the sum of absolute differences: there both kernels agree.
