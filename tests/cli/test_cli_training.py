@@ -724,3 +724,32 @@ def test_memory_is_bounded(folder: Path) -> None:
     assert status == 0
     assert peak <= 400 * 1024
     assert not list((folder / "temp").iterdir())
+
+
+@pytest.mark.parametrize("model", ["objective", "output", "gradient", "gaussian"])
+def test_one_column_is_more_than_its_sign(folder: Path, cli: Cli, model: str) -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 3000)
+    lines = [
+        f"{x:.3f},{'ab'[y]}"
+        for x, y in zip(4 + 3 * labels + rng.normal(size=3000), labels, strict=True)
+    ]
+    (folder / "one.csv").write_text("\n".join(["x,kind", *lines]) + "\n", encoding="utf-8")
+    one = 'target = "kind"\nclasses = ["a", "b"]\n[columns]\nx = { bounds = [0, 10] }\n'
+    (folder / "one.toml").write_text(one, encoding="utf-8")
+    cli(
+        "fit",
+        "one.csv",
+        "--schema",
+        "one.toml",
+        "--epsilon=4",
+        "--delta=1e-5",
+        "--model",
+        model,
+        "-o",
+        "one.json",
+    )
+    fitted = load_model("one.json")
+    assert list(fitted.named_steps) == ["scaler", "constant", "size", "normalizer", "svc"]
+    X = np.array([[3.0], [4.5], [6.5], [8.0]])
+    assert fitted.predict(X).tolist() == ["a", "a", "b", "b"]

@@ -21,7 +21,7 @@ import click
 import numpy as np
 from scipy import sparse
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import Normalizer
+from sklearn.preprocessing import Normalizer, PolynomialFeatures
 
 from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import PrivacyEvent
@@ -39,6 +39,7 @@ from dpsvm_fast.exceptions import BudgetExceededError, InvalidParameterError, Ta
 from dpsvm_fast.ledger import PrivacyLedger
 from dpsvm_fast.mechanisms.pipeline import TRAINERS
 from dpsvm_fast.mechanisms.plan import Facts
+from dpsvm_fast.mechanisms.rows import PublicMap
 from dpsvm_fast.persist import save_certificate, save_model
 from dpsvm_fast.pipelines import planned_events, takes
 from dpsvm_fast.preprocessing import PublicImageFeatures, PublicScaler, PublicSplines
@@ -54,6 +55,9 @@ MECHANISMS = ("auto", *TRAINERS)
 STEP = "svc"
 # Step of the public map before it.
 MAP = "map"
+# With so few columns, rows get the constant of PrivateLinearSVC before they are scaled to norm 1:
+# of one column only the sign would be left.
+FEW_COLUMNS = 2
 # Fields of a statement in the JSON object.
 PROMISED = ("private", "epsilon", "delta", "adjacency", "unit")
 
@@ -91,8 +95,18 @@ def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **se
         mapped = UNIT_NORM if options["splines"] is None else (0, 1)
         svc = unfitted(model, bounds=schema.bounds if mapping is None else mapped, **settings)
         return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
-    first = ("scaler", PublicScaler(schema.bounds)) if mapping is None else (MAP, mapping)
-    return Pipeline([first, ("normalizer", Normalizer()), (STEP, unfitted(model, **settings))])
+    steps: list[tuple[str, Any]] = [(MAP, mapping)]
+    if mapping is None:
+        steps = [("scaler", PublicScaler(schema.bounds))]
+        if schema.n_features <= FEW_COLUMNS:
+            widths = np.ones(1 + schema.n_features)
+            widths[0] /= PublicMap.lifted(*schema.bounds).constant
+            steps += [
+                ("constant", PolynomialFeatures(1)),
+                ("size", PublicScaler((-widths, widths))),
+            ]
+    steps += [("normalizer", Normalizer()), (STEP, unfitted(model, **settings))]
+    return Pipeline(steps)
 
 
 def _public_map(

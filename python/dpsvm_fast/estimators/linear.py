@@ -188,7 +188,8 @@ class PrivateLinearSVC(PipelineClassifier):
        rows and scale them to norm 1 again;
     3. if the noisy number of rows is large enough for their dimension and the K classes, release
        noisy second moments (10 %), whiten rows and scale them to norm 1 again. With more than 2 K
-       and at most 20 features, whiten once more before that (5 %);
+       and at most 20 features, whiten once more before that (5 %). With at most two features and
+       two classes, whitened rows keep a constant: (z - c, 2), z whitened, scaled to norm 1;
     4. train the weights of all classes with the rest of the budget, by default with full-batch
        noisy gradient descent on clipped gradients, and release the mean of the last iterates. The
        last 2 % of the steps do not move the weights: they calibrate ``predict_proba``.
@@ -277,7 +278,7 @@ class PrivateLinearSVC(PipelineClassifier):
         used.
     centre_ : ndarray of shape (n_features + 1,) or None
         Noisy mean of the mapped rows, shrunk by the share of noise in its length; the constant, if
-        any, is last.
+        any, is last. Zeros where rows keep a constant: ``whitening_`` then centres them.
     whitened_ : bool
     whitening_ : ndarray of shape (n_features + 1, n_features + 1) or None
         Noisy whitening matrix, of spectral norm at most 1: the product of all whitening steps.
@@ -320,11 +321,12 @@ class PrivateLinearSVC(PipelineClassifier):
     on the sum of clipped gradients; no weight decay; the mean of the last 0.0875 T / c iterates.
     For whitened rows c may go down to 0.25, and the last 0.15 T / c iterates are averaged. Steps
     are at most 4 m / n, with m = d + 1, at least 16, for whitened rows and m = 64 for others, and
-    sum to at most 20; if they would be x times longer, R is sqrt(x) times larger, at most 0.7. For
-    the single score of two classes R is divided by sqrt 2, and 20 is 40. The last 2 % of the T
-    steps are for ``temperature_``. The constants were chosen on six data sets (vehicle,
-    dermatology, isolet, usps, cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening also
-    on small subsets of them: expect slightly lower accuracy on other data.
+    sum to at most 20; if they would be x times longer, R is sqrt(x) times larger, at most 0.7.
+    Where rows keep a constant, m = 6 and R is at most sqrt(2), which clips nothing. For the single
+    score of two classes R is divided by sqrt 2, and 20 is 40. The last 2 % of the T steps are for
+    ``temperature_``. The constants were chosen on six data sets (vehicle, dermatology, isolet,
+    usps, cornell, wisdm; epsilon 1 to 8, delta 1e-5), those of whitening also on small subsets of
+    them: expect slightly lower accuracy on other data.
 
     Sparse rows stay sparse: centring is implicit, and ``bounds`` must have low = 0 or low = -high.
     Only whitening makes a dense copy (single precision), and it needs n >= d**2 / 2. "objective"

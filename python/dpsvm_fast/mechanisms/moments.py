@@ -142,6 +142,33 @@ class NoisyMean(SumRelease):
         mean = mean / max(1.0, length)
         return ReleasedMoments(count, np.trunc(mean / ROW_GRID) * ROW_GRID)
 
+    def straightened(
+        self, released: ReleasedMoments, constant: float, kept: float
+    ) -> NDArray[np.float64]:
+        """Return the matrix that maps (z, ``constant``) to (z - c, ``kept`` s) up to a factor.
+
+        Parameters
+        ----------
+        released : ReleasedMoments
+            It gives the centre c and, as rows have norm 1, their spread s around it.
+        constant, kept : float > 0
+        """
+        mean, noise = released.mean, self.sum.deviation / released.count
+        limit = 1.0 / constant
+        centre = np.clip(mean[:-1] / max(float(mean[-1]), ROW_GRID), -limit, limit)
+        length = max(0.0, min(1.0, float(np.linalg.norm(mean))) - noise)
+        spread = math.sqrt(1.0 - length**2) * (1.0 + float(centre @ centre))
+        return _affine(np.eye(centre.size), centre, kept * spread)
+
+
+def _affine(
+    root: NDArray[np.float64], centre: NDArray[np.float64], kept: float
+) -> NDArray[np.float64]:
+    """Return the matrix that maps (z, 1) to (root (z - centre), kept), of Frobenius norm 1."""
+    matrix = np.zeros((centre.size + 1, centre.size + 1))
+    matrix[:-1, :-1], matrix[:-1, -1], matrix[-1, -1] = root, -(root * centre).sum(axis=1), kept
+    return np.asarray(matrix / np.linalg.norm(matrix))
+
 
 def _shrunk(noisy: NDArray[np.float64], noise: float) -> NDArray[np.float64]:
     """Return a noisy vector shrunk by the share of noise in its squared length."""
@@ -479,6 +506,8 @@ FEW_FEATURES, FEATURES_A_CLASS = 20, 2
 
 # Whitening needs this many rows a squared dimension, and noise at most this share of the rows.
 ROWS_A_SQUARE, LARGEST_NOISE = 0.5, 0.15
+# Largest constant beside rows of spread 1.
+LARGEST_KEPT = 16.0
 # The ridge below the noisy eigenvalues, in units of the norm of the noise. From a quarter to a half
 # most data sets do alike; small ones do better with less. Where columns are many it grows, as noise
 # vanishes, to a part of the mean eigenvalue: of a row with a rare category little else would be
@@ -515,8 +544,21 @@ class NoisyMoments(SecondMoments):
         enough = count >= ROWS_A_SQUARE * self.n_features**2
         return enough and self.spectral_noise <= LARGEST_NOISE * count
 
+    def constant_for(self, count: float) -> float:
+        """Return the constant, beside rows of spread 1, up to which their moments are precise.
+
+        The larger, the closer their scatter is to a covariance, and the less of it is left.
+        """
+        most = math.sqrt(LARGEST_NOISE * count / self.spectral_noise)
+        return min(LARGEST_KEPT, max(1.0, most))
+
     def release(
-        self, moments: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
+        self,
+        moments: NDArray[np.float64],
+        source: _core.NoiseSource,
+        n_threads: int,
+        *,
+        kept: float = 0.0,
     ) -> NDArray[np.float64]:
         r"""Release the whitening matrix :math:`(A + r I)^{-1/2}`, scaled to spectral norm 1.
 
@@ -531,22 +573,31 @@ class NoisyMoments(SecondMoments):
         source : NoiseSource
         n_threads : int
             Does not change the result.
+        kept : float >= 0, default=0
+            If positive, rows are seen as points z / z_d: their scatter around their mean, in units
+            of the last moment, is whitened in place of A, and the last entry becomes ``kept``.
 
         Returns
         -------
         ndarray of shape (n_features, n_features)
-            Symmetric and positive definite.
+            Without ``kept`` symmetric and positive definite.
         """
         noisy = self.noisy(moments, source, n_threads)
-        values, vectors = _core.symmetric_eigen(noisy, self.n_features)
-        values, ridge = np.maximum(values, 0.0), RIDGE * self.spectral_noise
+        ridge = RIDGE * self.spectral_noise
+        if kept:
+            whole = max(float(noisy[-1, -1]), self.spectral_noise)
+            centre, ridge = noisy[:-1, -1] / whole, ridge / whole
+            noisy = noisy[:-1, :-1] / whole - np.outer(centre, centre)
+        values, vectors = _core.symmetric_eigen(noisy, len(noisy))
+        values = np.maximum(values, 0.0)
         if self.scaled and self.n_features > FEW_FEATURES:
             ridge = max(ridge, RIDGE_WITHOUT_NOISE * float(values.mean()) - RIDGE_SLOPE * ridge)
         roots = np.sqrt(values + ridge)
         scaled = np.ascontiguousarray(vectors.T * (roots.min() / roots))
         # Not by BLAS, whose sums depend on its threads.
         whitening = _core.row_products(scaled, vectors, n_threads)
-        return np.asarray(0.5 * (whitening + whitening.T))
+        whitening = np.asarray(0.5 * (whitening + whitening.T))
+        return _affine(whitening, centre, kept * roots.min()) if kept else whitening
 
 
 # Plan of a fit that is one noisy sum.

@@ -97,8 +97,9 @@ from dpsvm_fast.validation import refuse
 
 
 # R for scores of three or more classes. Between 0.1 and 0.5 accuracy is almost the same. The larger
-# one is for small noise.
-CLIP, LARGEST_CLIP = 0.25, 0.7
+# ones are for small noise; the last is for two classes and few features, where a clip that acts
+# takes the rare class for noise.
+CLIP, LARGEST_CLIP, NO_CLIP = 0.25, 0.7, math.sqrt(2.0)
 
 FEWEST_STEPS, MAX_STEPS, ROWS_A_STEP, MAX_VISITS = 100, 500, 300.0, 2e7
 
@@ -109,8 +110,9 @@ FEATURES_A_ROW = 6.0
 AVERAGED_SHARE = 0.25
 # For whitened rows.
 SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE = 0.25, 0.6
-# Factor of the longest step; least directions of whitened rows; directions of other rows.
-LONGEST_STEP, FEWEST_DIRECTIONS, PLAIN_DIRECTIONS = 4.0, 16, 64
+# Factor of the longest step; least directions of whitened rows; directions of those that keep a
+# constant, and of other rows.
+LONGEST_STEP, FEWEST_DIRECTIONS, STRAIGHT_DIRECTIONS, PLAIN_DIRECTIONS = 4.0, 16, 6, 64
 # Longest path, and that on random features, which fit any rows in the end; twice as long for one
 # score.
 LONGEST_PATH, LONGEST_LIFTED_PATH = 20.0, 4.0
@@ -179,6 +181,8 @@ class DescentRule:
         Whether the training is on random features, whose path is shorter.
     whitened : bool
         Whether the rows, not random features of them, are whitened.
+    straightened : bool
+        Whether rows are whitened and keep a constant.
     calibrated : bool
         Whether two more sums release a temperature of the probabilities.
     """
@@ -193,6 +197,7 @@ class DescentRule:
     fixed_c: float | None = None
     lifted: bool = False
     whitened: bool = False
+    straightened: bool = False
     calibrated: bool = False
 
     # Derived: number of scores, and of features with the constant one; the bound R
@@ -225,6 +230,8 @@ class DescentRule:
         if self.whitened:
             smallest_c, share = SMALLEST_WHITENED_C, AVERAGED_WHITENED_SHARE
             directions = max(FEWEST_DIRECTIONS, self.n_features)
+        if self.straightened:
+            directions = STRAIGHT_DIRECTIONS
         c = self.fixed_c
         if c is None:
             c = usual_c(self.n_features, self.count, smallest_c)
@@ -233,7 +240,8 @@ class DescentRule:
         longest_path = (LONGEST_LIFTED_PATH if self.lifted else LONGEST_PATH) / unit**2
         longest_step = min(LONGEST_STEP * directions / self.count, longest_path / path)
         free = mu / (c * unit**2 * CLIP * path)
-        clip = unit * min(LARGEST_CLIP, CLIP * math.sqrt(max(1.0, free / longest_step)))
+        largest = NO_CLIP if self.straightened else LARGEST_CLIP
+        clip = unit * min(largest, CLIP * math.sqrt(max(1.0, free / longest_step)))
         regularization = c * unit * clip / mu
         n_checks = math.ceil(CHECKS_A_STEP * n_steps) if self.calibrated else 0
         n_moves = n_steps - 2 * n_checks
@@ -392,6 +400,8 @@ class Training:
     Parameters
     ----------
     whitened : bool
+    straightened : bool
+        Whether whitened rows keep a constant.
     rule : DescentRule or None
         Private descent.
     solver : ObjectivePerturbation, OutputPerturbation or None
@@ -412,6 +422,7 @@ class Training:
     sums: tuple[NoisySum, ...]
     n_releases: int = 1
     reserved: tuple[NoisySum, ...] = ()
+    straightened: bool = False
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -447,6 +458,10 @@ CENTRE_SHARE, PURE_CENTRE_SHARE = 0.07, 0.10
 # Rows times mu that whitening needs for each class and feature. It makes directions that tell
 # little as large as others, and with less signal most of what they bring is the noise of training.
 WHITENED_SIGNAL = 2.0
+# Whitened rows of at most so many features z and two classes keep a constant: they are
+# (W (z - c), KEPT), scaled to norm 1. Without it a row of one feature is hardly more than the sign
+# of z - c. With more features its length tells less, and with more classes the noise costs more.
+MOST_STRAIGHTENED, KEPT = 2, 2.0
 # Tolerances of the solvers, as in their own estimators.
 OBJECTIVE_TOL, OUTPUT_TOL = 1e-5, 1e-3
 # Releases of weights with noise on them: later minimisers see the noise of earlier ones, and
@@ -609,6 +624,12 @@ class PrivateLinear(LinearPlan):
         return self.whitenings[-1] if self.whitenings else None
 
     @property
+    def straightened(self) -> bool:
+        """Whether whitened rows keep a constant: few features, two classes, no kernel."""
+        few = self.loss.n_classes == 2 and self.n_features <= MOST_STRAIGHTENED + 1
+        return few and self.public.n_added > 0 and not self.lifted
+
+    @property
     def count(self) -> NoisyCount | None:
         """Release of the number of rows, if a kernel needs it and no centre releases it."""
         return None
@@ -660,11 +681,13 @@ class PrivateLinear(LinearPlan):
     def training(self, count: float | None) -> Training:
         """Return the training for the released number of rows; None without a centre."""
         whitened, sums, mu = self._path(count)
+        straightened = whitened and self.straightened
         if self.trainer != "gradient":
             # A skipped whitening, if its budget cannot move to the training.
             skipped = self.whitening if self.trainer == "objective" and not whitened else None
             return Training(
                 whitened=whitened,
+                straightened=straightened,
                 rule=None,
                 solver=self._solver(mu),
                 sums=sums,
@@ -683,8 +706,15 @@ class PrivateLinear(LinearPlan):
             count=count,
             fixed_c=fixed_c,
             whitened=whitened and not self.lifted,
+            straightened=straightened,
         )
-        return Training(whitened=whitened, rule=rule, solver=None, sums=(*sums, rule.sum))
+        return Training(
+            whitened=whitened,
+            straightened=straightened,
+            rule=rule,
+            solver=None,
+            sums=(*sums, rule.sum),
+        )
 
     def _path(self, count: float | None) -> tuple[bool, tuple[NoisySum, ...], float]:
         """Return whether to whiten, all noisy sums before the training, and the rest for it."""
@@ -771,10 +801,17 @@ class PrivateLinear(LinearPlan):
             count = self.known_count(rows, source)
         training = self.training(count)
         descends = training.rule is not None
-        if centre is not None and (training.whitened or descends):
+        kept = KEPT if training.straightened else 0.0
+        if kept and self.centre is not None:
+            # The matrix centres, too.
+            first = self.whitenings[-1].constant_for(mean.count)
+            whitening = self.centre.straightened(mean, self.public.constant, first)
+            centre = np.zeros_like(mean.mean)
+            records.transform(whitening, n_threads)
+        elif centre is not None and (training.whitened or descends):
             records.centre(centre, n_threads)
         for moments in self.whitenings if training.whitened else ():
-            own = moments.release(records.gram(n_threads), source, n_threads)
+            own = moments.release(records.gram(n_threads), source, n_threads, kept=kept)
             whitening = own if whitening is None else _core.row_products(own, whitening, n_threads)
             if descends or moments is not self.whitening:
                 records.transform(own, n_threads)
