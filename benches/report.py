@@ -136,8 +136,11 @@ def _peer(column: str) -> str:
 
 def _objective_cell(row: Row) -> str:
     """Ratio and times of one cell, bold where ours is faster."""
-    ours, theirs = float(row["ours_ms"]), float(row["peer_ms"])
-    return f"{_bold(row['ratio'])} ({ours:.0f} ms vs. {theirs:.0f} ms, {_peer(row['peer'])})"
+    ours = f"{float(row['ours_ms']):.0f} ms"
+    if not row["peer"]:
+        return f"{ours}; no peer reached the norm"
+    theirs = f"{float(row['peer_ms']):.0f} ms, {_peer(row['peer'])}"
+    return f"{_bold(row['ratio'])} ({ours} vs. {theirs})"
 
 
 def descent_markdown(table: Sequence[Row], memory: Sequence[Row], fits: Sequence[Row]) -> str:

@@ -55,13 +55,10 @@ impl<'p, 'a> BlockPasses<'p, 'a> {
         shape: (usize, usize),
     ) -> Result<Self> {
         let (scores, columns) = shape;
-        let (dense, touched) = (store.is_dense(), store.touched(scores).max(1));
-        let design = Tiles::new(scores, columns, dense);
-        // With sparse rows and several scores the sums would be larger than the rows.
+        let touched = store.touched(scores).max(1);
+        let design = Tiles::new(scores, columns, store.is_dense());
         let sums = SUM_SHARE.saturating_mul(design.stored()).max(1);
-        let most = n * touched / sums / if dense { 1 } else { scores };
-        let most = most.clamp(1, MAX_BLOCKS);
-        let count = most.min(n / MIN_BLOCK).max(1);
+        let count = block_count(store, n, shape);
         let blocks: Vec<_> = (0..count)
             .map(|b| n * b / count..n * (b + 1) / count)
             .collect();
@@ -87,6 +84,21 @@ impl<'p, 'a> BlockPasses<'p, 'a> {
             n,
         })
     }
+}
+
+/// Number of blocks: few where their sums would be larger than the rows.
+fn block_count(store: &Store<'_>, n: usize, (scores, columns): (usize, usize)) -> usize {
+    let dense = store.is_dense();
+    let stored = Tiles::new(scores, columns, dense).stored();
+    let sums = SUM_SHARE.saturating_mul(stored).max(1);
+    // With sparse rows and several scores the sums would be larger than the rows.
+    let most = n * store.touched(scores).max(1) / sums / if dense { 1 } else { scores };
+    most.clamp(1, MAX_BLOCKS).min(n / MIN_BLOCK).max(1)
+}
+
+/// Whether sparse rows are enough for a sample of them that tells something about the rest.
+pub fn sampled(store: &Store<'_>, n: usize, shape: (usize, usize)) -> bool {
+    block_count(store, n, shape) >= SAMPLE_SHARE
 }
 
 /// Working memory of the blocks.

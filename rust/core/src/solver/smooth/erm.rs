@@ -19,7 +19,7 @@ use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_problem;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
 use crate::solver::Fits;
-use crate::solver::smooth::blocks::BlockPasses;
+use crate::solver::smooth::blocks::{BlockPasses, sampled};
 use crate::solver::smooth::coarse::ColumnSums;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{
@@ -137,7 +137,8 @@ struct Stored<'a> {
     place: Vec<u32>,
     /// Sums over them.
     sums: Vec<ColumnSums>,
-    /// Those columns, for several scores: for one score rows are as fast.
+    /// Those columns, for several scores, unless a sample of the rows helps: for one score rows are as
+    /// fast.
     by_column: Option<SparseRows>,
 }
 
@@ -152,6 +153,7 @@ impl<'a> Stored<'a> {
         let scores = settings.loss.scores;
         let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
         let (mut place, mut sums, mut by_column) = (Vec::new(), Vec::new(), None);
+        let sampled = sampled(&store, order.len(), (scores, rows.n_columns()));
         if let Store::Sparse(sparse) = &mut store {
             let columns = rows.n_columns();
             place = by_frequency(&sparse.index, columns)?;
@@ -162,7 +164,7 @@ impl<'a> Stored<'a> {
                 sums.entries += x;
                 sums.squares += x * x;
             }
-            if scores > 1 {
+            if scores > 1 && !sampled {
                 by_column = Some(sparse.transposed(0..order.len(), columns, interrupt)?);
             }
         }
