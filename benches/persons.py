@@ -36,9 +36,9 @@ from sklearn.preprocessing import StandardScaler
 
 from benches import pages, tables
 from benches.machine import description
-from benches.papers.auto import METRICS, measured
 from benches.papers.cells import accuracy, cells, error
 from benches.papers.data import load
+from benches.papers.scores import METRICS, Split, scores
 from dpsvm_fast import PrivateKernelSVC, PrivateLinearSVC, _core
 from dpsvm_fast.accounting import gaussian_epsilon, gaussian_sigma
 
@@ -186,27 +186,24 @@ def rare_classes(repeats: int) -> Iterator[dict[str, Any]]:
             train, test = train_test_split(
                 np.arange(y.size), test_size=RARE_SHARE, random_state=seed, stratify=y
             )
-
-            def figures(
-                model: Any, rows: Any = X, labels: Any = y, train: Any = train, test: Any = test
-            ) -> dict[str, object]:
-                model.fit(rows[train], labels[train])
-                return measured(model.predict_proba(rows[test]), labels[test])
-
+            parts = X[train], y[train], X[test], y[test]
+            split = Split(seed, False, *parts, 2, (data.low, data.high))  # noqa: FBT003
             facts = {"data": title, "rarest": float(y.mean())}
             for epsilon in RARE_EPSILONS:
                 for method, (kind, weight) in LEARNERS.items():
-                    model = kind(epsilon, DELTA, classes=[0, 1], bounds=(data.low, data.high))
-                    model.set_params(class_weight=weight)
-                    yield facts | {"method": method, "epsilon": epsilon} | figures(model)
+                    model = kind(epsilon, DELTA, classes=[0, 1], bounds=split.bounds)
+                    model.set_params(class_weight=weight).fit(X[train], y[train])
+                    found = scores(model, split)
+                    yield facts | {"method": method, "epsilon": epsilon} | found
             exact = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
-            yield facts | {"method": EXACT, "epsilon": None} | figures(exact)
+            found = scores(exact.fit(X[train], y[train]), split)
+            yield facts | {"method": EXACT, "epsilon": None} | found
 
 
 def analyse(rows: Sequence[tables.Row]) -> list[dict[str, Any]]:
     """Mean accuracies with their standard errors, beside what the first fit of each was of."""
     names = [name for name in ("data", "kind", "method", "epsilon") if name in rows[0]]
-    others = [name for name in METRICS[1:] if name in rows[0]]
+    others = [name for name in list(METRICS)[1:] if name in rows[0]]
     table = []
     for members in cells(rows, names).values():
         cell: dict[str, Any] = members[0] | accuracy(members)
