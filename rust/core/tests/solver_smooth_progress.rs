@@ -32,11 +32,11 @@ fn solved(
         })
         .collect();
     let linear: Vec<f64> = (0..scores * D).map(|_| 0.1 * number()).collect();
-    x.iter_mut().for_each(|x| {
+    for x in &mut x {
         if 0.5 * (number() + 1.0) < zero {
             *x = 0.0;
         }
-    });
+    }
     let bounds = RowBounds {
         data_norm: 1.0,
         intercept: 0.0,
