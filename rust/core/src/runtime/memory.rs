@@ -33,7 +33,7 @@ fn in_large_pages<T>(vec: &mut Vec<T>) {
         let start = vec.as_mut_ptr() as usize;
         let first = start.next_multiple_of(LARGE_PAGE);
         let end = (start + vec.capacity() * size_of::<T>()) / LARGE_PAGE * LARGE_PAGE;
-        if end > first && end - first >= LARGE_PAGE {
+        if end > first {
             // SAFETY: the range lies within the vector's memory, and the advice changes none of its
             // contents. It may be refused.
             unsafe { libc::madvise(first as *mut libc::c_void, end - first, libc::MADV_HUGEPAGE) };

@@ -96,9 +96,9 @@ fn block_count(store: &Store<'_>, n: usize, (scores, columns): (usize, usize)) -
     most.clamp(1, MAX_BLOCKS).min(n / MIN_BLOCK).max(1)
 }
 
-/// Whether sparse rows are enough for a sample of them that tells something about the rest.
-pub fn sampled(store: &Store<'_>, n: usize, shape: (usize, usize)) -> bool {
-    block_count(store, n, shape) >= SAMPLE_SHARE
+/// Rows of a sample that tells something about the rest; none where the rows are too few for it.
+pub fn sample_rows(store: &Store<'_>, n: usize, shape: (usize, usize)) -> Option<usize> {
+    (block_count(store, n, shape) >= SAMPLE_SHARE).then_some(n / SAMPLE_SHARE)
 }
 
 /// Working memory of the blocks.

@@ -19,7 +19,7 @@ use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_problem;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
 use crate::solver::Fits;
-use crate::solver::smooth::blocks::{BlockPasses, sampled};
+use crate::solver::smooth::blocks::{BlockPasses, sample_rows};
 use crate::solver::smooth::coarse::ColumnSums;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{
@@ -137,9 +137,10 @@ struct Stored<'a> {
     place: Vec<u32>,
     /// Sums over them.
     sums: Vec<ColumnSums>,
-    /// Those columns, for several scores, unless a sample of the rows helps: for one score rows are as
-    /// fast.
-    by_column: Option<SparseRows>,
+    /// Those columns, for several scores: for one score rows are as fast. Then those of a sample of the
+    /// rows, if there is one, and its rows.
+    by_column: Vec<SparseRows>,
+    sampled: usize,
 }
 
 impl<'a> Stored<'a> {
@@ -152,8 +153,9 @@ impl<'a> Stored<'a> {
         let (seed, low_memory) = (settings.seed, settings.low_memory);
         let scores = settings.loss.scores;
         let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
-        let (mut place, mut sums, mut by_column) = (Vec::new(), Vec::new(), None);
-        let sampled = sampled(&store, order.len(), (scores, rows.n_columns()));
+        let (mut place, mut sums, mut by_column) = (Vec::new(), Vec::new(), Vec::new());
+        let n = order.len();
+        let sampled = sample_rows(&store, n, (scores, rows.n_columns()));
         if let Store::Sparse(sparse) = &mut store {
             let columns = rows.n_columns();
             place = by_frequency(&sparse.index, columns)?;
@@ -164,8 +166,10 @@ impl<'a> Stored<'a> {
                 sums.entries += x;
                 sums.squares += x * x;
             }
-            if scores > 1 && !sampled {
-                by_column = Some(sparse.transposed(0..order.len(), columns, interrupt)?);
+            if scores > 1 {
+                for rows in [Some(n), sampled].into_iter().flatten() {
+                    by_column.push(sparse.transposed(0..rows, columns, interrupt)?);
+                }
             }
         }
         Ok(Self {
@@ -174,6 +178,7 @@ impl<'a> Stored<'a> {
             place,
             sums,
             by_column,
+            sampled: sampled.unwrap_or(n),
         })
     }
 }
@@ -221,10 +226,11 @@ impl<'j, 'a> SmoothFit<'j, 'a> {
         let shape = (self.settings.loss.scores, self.columns);
         let (rows, pool) = (self.stored, self.pool.as_deref());
         let (store, place, n) = (&rows.store, &*rows.place, rows.order.len());
-        match &rows.by_column {
-            Some(columns) => self.run(SparsePasses::new(store, (place, columns), pool, n, shape)?),
-            None => self.run(BlockPasses::new((store, place), pool, n, shape)?),
+        if rows.by_column.is_empty() {
+            return self.run(BlockPasses::new((store, place), pool, n, shape)?);
         }
+        let (columns, n) = (&*rows.by_column, (n, rows.sampled));
+        self.run(SparsePasses::new(store, (place, columns), pool, n, shape)?)
     }
 
     fn run<P: Passes>(&self, passes: P) -> Result<SmoothSolution> {

@@ -2,7 +2,8 @@
 //!
 //! The rows are kept twice, by rows and by columns, so that every score and every sum is written
 //! once, by one thread, in an order that is the same for any number of threads. Columns are numbered
-//! from the most frequent one on: the weights that most entries meet stay in the cache.
+//! from the most frequent one on: the weights that most entries meet stay in the cache. A sample is the
+//! first rows, with columns of its own.
 
 use crate::error::Result;
 use crate::layout::lines::{SPARE, depth, suited, weighted_sum};
@@ -26,7 +27,8 @@ const WAVE: usize = 64;
 pub struct SparsePasses<'p, 'a> {
     /// Place of each column.
     place: &'p [u32],
-    lines: BothWays<'p, 'a>,
+    /// All rows, and the sample if there is one.
+    lines: Vec<BothWays<'p, 'a>>,
     /// Coefficients of the rows.
     double: Vec<f64>,
     single: Vec<f32>,
@@ -63,41 +65,63 @@ fn cuts(lines: usize, stride: usize, entries: impl Fn(usize) -> usize) -> Result
     Ok(cuts)
 }
 
-impl<'p, 'a> SparsePasses<'p, 'a> {
-    /// Passes over `n` rows; `shape` is that of the weights.
-    ///
-    /// # Errors
-    /// No memory.
-    pub fn new(
-        store: &'p Store<'a>,
-        (place, columns): (&'p [u32], &'p SparseRows),
+impl<'p, 'a> BothWays<'p, 'a> {
+    fn new(
+        (store, columns): (&'p Store<'a>, &'p SparseRows),
         pool: Option<&'p ThreadPool>,
-        n: usize,
-        (stride, d): (usize, usize),
+        shape: (usize, usize, usize),
     ) -> Result<Self> {
+        let (n, d, stride) = shape;
         let touched = store.touched(1);
         let row = |at: usize| match store {
             Store::Sparse(rows) => rows.row(at).value.len(),
             _ => touched,
         };
         let column = |at: usize| columns.row(at).value.len();
+        Ok(Self {
+            store,
+            columns,
+            pool: pool.filter(|_| n * touched * stride >= PARALLEL_WORK),
+            shape,
+            row_cuts: cuts(n, stride, row)?,
+            column_cuts: cuts(d, stride, column)?,
+        })
+    }
+}
+
+impl<'p, 'a> SparsePasses<'p, 'a> {
+    /// Passes over `n` rows, whose `columns` come first, and over a sample of `sampled` rows where its
+    /// columns follow; `shape` is that of the weights.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(
+        store: &'p Store<'a>,
+        (place, columns): (&'p [u32], &'p [SparseRows]),
+        pool: Option<&'p ThreadPool>,
+        (n, sampled): (usize, usize),
+        (stride, d): (usize, usize),
+    ) -> Result<Self> {
         let padded = |lines: usize| lines.saturating_mul(stride).saturating_add(SPARE);
+        let lines = (columns.iter().zip([n, sampled]))
+            .map(|(columns, rows)| BothWays::new((store, columns), pool, (rows, d, stride)))
+            .collect::<Result<Vec<_>>>()?;
+        let column = columns.iter().flat_map(SparseRows::lengths).max();
         Ok(Self {
             place,
             double: zeros(padded(n))?,
             single: zeros(padded(n))?,
             states: zeros(padded(n))?,
-            longest: (store.longest_row(d), columns.lengths().max().unwrap_or(0)),
-            lines: BothWays {
-                store,
-                columns,
-                pool: pool.filter(|_| n * touched * stride >= PARALLEL_WORK),
-                shape: (n, d, stride),
-                row_cuts: cuts(n, stride, row)?,
-                column_cuts: cuts(d, stride, column)?,
-            },
+            longest: (store.longest_row(d), column.unwrap_or(0)),
+            lines,
         })
     }
+}
+
+/// The lines of a pass.
+fn lines_of<'l, 'p, 'a>(lines: &'l [BothWays<'p, 'a>], pass: Pass<'_>) -> &'l BothWays<'p, 'a> {
+    let whole = pass.rows.rows == lines[0].shape.0;
+    &lines[if whole { 0 } else { lines.len() - 1 }]
 }
 
 /// Some rows or columns, what is written for them, and a sum of numbers.
@@ -254,7 +278,7 @@ impl Passes for SparsePasses<'_, '_> {
     type Narrow = f32;
 
     fn stored(&self) -> usize {
-        let (_, d, stride) = self.lines.shape;
+        let (_, d, stride) = self.lines[0].shape;
         d.saturating_mul(stride).saturating_add(SPARE)
     }
 
@@ -263,36 +287,38 @@ impl Passes for SparsePasses<'_, '_> {
     }
 
     fn position(&self, score: usize, place: usize) -> usize {
-        place * self.lines.shape.2 + score
+        place * self.lines[0].shape.2 + score
     }
 
     fn store(&self) -> &Store<'_> {
-        self.lines.store
+        self.lines[0].store
     }
 
     fn sample(&self) -> RowSample {
-        let n = self.lines.shape.0;
-        RowSample::new(n, n)
+        let (all, sample) = (&self.lines[0], &self.lines[self.lines.len() - 1]);
+        RowSample::new(sample.shape.0, all.shape.0)
     }
 
     fn gradient(&mut self, pass: Pass<'_>, weights: &[f64], total: &mut [f64]) -> Result<f64> {
         let map = Gradient(pass.problem);
         let room = (&mut *self.double, &mut *self.states);
-        let sizes = self.lines.coefficients(pass, weights, &map, room)?;
-        self.lines.sums(pass, &self.double, (0.0, &[]), total)?;
+        let lines = lines_of(&self.lines, pass);
+        let sizes = lines.coefficients(pass, weights, &map, room)?;
+        lines.sums(pass, &self.double, (0.0, &[]), total)?;
         Ok(sizes)
     }
 
     fn product(&mut self, pass: Pass<'_>, v: &[f32], image: &mut [f32]) -> Result<f64> {
         let map = Hessian(pass.problem);
         let room = (&mut *self.single, &mut *self.states);
-        self.lines.coefficients(pass, v, &map, room)?;
+        let lines = lines_of(&self.lines, pass);
+        lines.coefficients(pass, v, &map, room)?;
         let ridge = pass.rows.share * pass.problem.lambda;
-        self.lines.sums(pass, &self.single, (ridge, v), image)
+        lines.sums(pass, &self.single, (ridge, v), image)
     }
 
     fn curvature(&self, row: usize) -> f32 {
-        self.states[row * self.lines.shape.2]
+        self.states[row * self.lines[0].shape.2]
     }
 
     fn depths(&self) -> (f64, f64) {
