@@ -198,6 +198,21 @@ struct LeafBlock<'p, T> {
     width: usize,
 }
 
+/// Eight numbers widened, by one store of a vector: a loop over lanes would store them one by one.
+#[inline(always)]
+pub fn eight<T: Real>(x: &[T; 8]) -> [f64; 8] {
+    [
+        x[0].wide(),
+        x[1].wide(),
+        x[2].wide(),
+        x[3].wide(),
+        x[4].wide(),
+        x[5].wide(),
+        x[6].wide(),
+        x[7].wide(),
+    ]
+}
+
 /// Sums of a block.
 struct Sums<'t> {
     total: &'t mut [f64],
@@ -211,17 +226,7 @@ impl Sums<'_> {
     fn add<S: Simd, T: Real>(&mut self, simd: S, class: usize, sums: &[T], width: usize) {
         let mut wide = [0.0; 2 * WIDEST];
         for (wide, x) in (wide.as_chunks_mut().0.iter_mut()).zip(sums.as_chunks::<8>().0) {
-            // As in `exact_leaf`: a loop over lanes would convert them one by one.
-            *wide = [
-                x[0].wide(),
-                x[1].wide(),
-                x[2].wide(),
-                x[3].wide(),
-                x[4].wide(),
-                x[5].wide(),
-                x[6].wide(),
-                x[7].wide(),
-            ];
+            *wide = eight(x);
         }
         let total = &mut self.total[class * self.stride..][..width];
         let (totals, rest) = f64::vectors_mut::<S>(total);

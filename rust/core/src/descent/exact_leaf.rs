@@ -4,7 +4,7 @@
 //! that double precision adds them exactly, in any order. Rows are widened a few columns at a time: a
 //! copy of a whole leaf in double precision would not stay in the first-level cache.
 
-use crate::descent::dense_kernels::leaf_sum;
+use crate::descent::dense_kernels::{eight, leaf_sum};
 use crate::descent::leaves::LEAF;
 use crate::simd::Simd;
 
@@ -45,19 +45,8 @@ fn widen(rows: &[&[f32]], at: usize, room: &mut [[f64; TILE]]) {
         let row = &row[at..];
         if let Some(row) = row.first_chunk::<TILE>() {
             let (wides, chunks) = (wide.as_chunks_mut::<8>().0, row.as_chunks::<8>().0);
-            for at in 0..TILE / 8 {
-                let x = chunks[at];
-                // One store of a vector; a loop over lanes stores them one by one.
-                wides[at] = [
-                    x[0].into(),
-                    x[1].into(),
-                    x[2].into(),
-                    x[3].into(),
-                    x[4].into(),
-                    x[5].into(),
-                    x[6].into(),
-                    x[7].into(),
-                ];
+            for (wide, x) in wides.iter_mut().zip(chunks) {
+                *wide = eight(x);
             }
         } else {
             for (wide, x) in wide.iter_mut().zip(row) {

@@ -27,7 +27,7 @@ const ROUND_WORK: usize = 1 << 21;
 const SUM_SHARE: usize = 8;
 /// The sample is one in so many blocks. Measured on MNIST and USPS: 4 costs 20 to 50 % more time than
 /// 16, and 8 up to 25 %.
-const SAMPLE_SHARE: usize = 16;
+pub const SAMPLE_SHARE: usize = 16;
 
 /// Rows, their blocks and their working memory.
 pub struct BlockPasses<'p, 'a> {
@@ -96,9 +96,9 @@ fn block_count(store: &Store<'_>, n: usize, (scores, columns): (usize, usize)) -
     most.clamp(1, MAX_BLOCKS).min(n / MIN_BLOCK).max(1)
 }
 
-/// Rows of a sample that tells something about the rest; none where the rows are too few for it.
-pub fn sample_rows(store: &Store<'_>, n: usize, shape: (usize, usize)) -> Option<usize> {
-    (block_count(store, n, shape) >= SAMPLE_SHARE).then_some(n / SAMPLE_SHARE)
+/// Whether sparse rows are enough for a sample of them that tells something about the rest.
+pub fn sampled(store: &Store<'_>, n: usize, shape: (usize, usize)) -> bool {
+    block_count(store, n, shape) >= SAMPLE_SHARE
 }
 
 /// Working memory of the blocks.

@@ -19,7 +19,7 @@ use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_problem;
 use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
 use crate::solver::Fits;
-use crate::solver::smooth::blocks::{BlockPasses, sample_rows};
+use crate::solver::smooth::blocks::{BlockPasses, SAMPLE_SHARE, sampled};
 use crate::solver::smooth::coarse::ColumnSums;
 use crate::solver::smooth::newton_cg::NewtonSearch;
 use crate::solver::smooth::problem::{
@@ -138,9 +138,8 @@ struct Stored<'a> {
     /// Sums over them.
     sums: Vec<ColumnSums>,
     /// Those columns, for several scores: for one score rows are as fast. Then those of a sample of the
-    /// rows, if there is one, and its rows.
+    /// rows, if there is one.
     by_column: Vec<SparseRows>,
-    sampled: usize,
 }
 
 impl<'a> Stored<'a> {
@@ -155,7 +154,7 @@ impl<'a> Stored<'a> {
         let (mut store, order) = Store::new(rows, scores, seed, low_memory, pool, interrupt)?;
         let (mut place, mut sums, mut by_column) = (Vec::new(), Vec::new(), Vec::new());
         let n = order.len();
-        let sampled = sample_rows(&store, n, (scores, rows.n_columns()));
+        let sampled = sampled(&store, n, (scores, rows.n_columns()));
         if let Store::Sparse(sparse) = &mut store {
             let columns = rows.n_columns();
             place = by_frequency(&sparse.index, columns)?;
@@ -167,8 +166,8 @@ impl<'a> Stored<'a> {
                 sums.squares += x * x;
             }
             if scores > 1 {
-                for rows in [Some(n), sampled].into_iter().flatten() {
-                    by_column.push(sparse.transposed(0..rows, columns, interrupt)?);
+                for rows in &[n, n / SAMPLE_SHARE][..1 + usize::from(sampled)] {
+                    by_column.push(sparse.transposed(0..*rows, columns, interrupt)?);
                 }
             }
         }
@@ -178,7 +177,6 @@ impl<'a> Stored<'a> {
             place,
             sums,
             by_column,
-            sampled: sampled.unwrap_or(n),
         })
     }
 }
@@ -229,8 +227,8 @@ impl<'j, 'a> SmoothFit<'j, 'a> {
         if rows.by_column.is_empty() {
             return self.run(BlockPasses::new((store, place), pool, n, shape)?);
         }
-        let (columns, n) = (&*rows.by_column, (n, rows.sampled));
-        self.run(SparsePasses::new(store, (place, columns), pool, n, shape)?)
+        let columns = (place, &*rows.by_column);
+        self.run(SparsePasses::new(store, columns, pool, n, shape)?)
     }
 
     fn run<P: Passes>(&self, passes: P) -> Result<SmoothSolution> {

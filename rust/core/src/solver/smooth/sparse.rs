@@ -14,6 +14,7 @@ use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Simd, add_scaled, dot};
+use crate::solver::smooth::blocks::SAMPLE_SHARE;
 use crate::solver::smooth::problem::{Gradient, Hessian, Pass, Passes, RowMap, RowSample};
 use rayon::ThreadPool;
 use std::ops::Range;
@@ -90,8 +91,8 @@ impl<'p, 'a> BothWays<'p, 'a> {
 }
 
 impl<'p, 'a> SparsePasses<'p, 'a> {
-    /// Passes over `n` rows, whose `columns` come first, and over a sample of `sampled` rows where its
-    /// columns follow; `shape` is that of the weights.
+    /// Passes over `n` rows, whose `columns` come first, and over the sample where its columns follow;
+    /// `shape` is that of the weights.
     ///
     /// # Errors
     /// No memory.
@@ -99,11 +100,11 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
         store: &'p Store<'a>,
         (place, columns): (&'p [u32], &'p [SparseRows]),
         pool: Option<&'p ThreadPool>,
-        (n, sampled): (usize, usize),
+        n: usize,
         (stride, d): (usize, usize),
     ) -> Result<Self> {
         let padded = |lines: usize| lines.saturating_mul(stride).saturating_add(SPARE);
-        let lines = (columns.iter().zip([n, sampled]))
+        let lines = (columns.iter().zip([n, n / SAMPLE_SHARE]))
             .map(|(columns, rows)| BothWays::new((store, columns), pool, (rows, d, stride)))
             .collect::<Result<Vec<_>>>()?;
         let column = columns.iter().flat_map(SparseRows::lengths).max();
@@ -120,8 +121,7 @@ impl<'p, 'a> SparsePasses<'p, 'a> {
 
 /// The lines of a pass.
 fn lines_of<'l, 'p, 'a>(lines: &'l [BothWays<'p, 'a>], pass: Pass<'_>) -> &'l BothWays<'p, 'a> {
-    let whole = pass.rows.rows == lines[0].shape.0;
-    &lines[if whole { 0 } else { lines.len() - 1 }]
+    &lines[usize::from(pass.rows.rows < lines[0].shape.0)]
 }
 
 /// Some rows or columns, what is written for them, and a sum of numbers.
