@@ -166,7 +166,7 @@ impl<'a> Stored<'a> {
                 sums.squares += x * x;
             }
             if scores > 1 {
-                for rows in &[n, n / SAMPLE_SHARE][..1 + usize::from(sampled)] {
+                for rows in &[n, n / SAMPLE_SHARE][..=usize::from(sampled)] {
                     by_column.push(sparse.transposed(0..*rows, columns, interrupt)?);
                 }
             }
