@@ -36,10 +36,13 @@ from dpsvm_fast.estimators.inputs import (
     ArrayRows,
     Bounds,
     broadcast_bounds,
+    checked_knots,
     checked_numbers,
     checked_outputs,
     checked_rows,
     feature_facts,
+    finite_numbers,
+    placed_splines,
     public_map,
 )
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
@@ -431,23 +434,12 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
 # Principal components of a noisy matrix of second moments.
 
 
-def _finite_numbers(name: str, value: object, accepted: str) -> NDArray[np.float64]:
-    """Check a list or array of finite numbers in one dimension."""
-    try:
-        found = np.array(value, dtype=np.float64)
-    except (OverflowError, TypeError, ValueError):
-        raise InvalidTypeError.of(name, value, accepted) from None
-    if found.ndim != 1 or not np.isfinite(found).all():
-        raise InvalidParameterError(f"{name}: expected {accepted}")
-    return found
-
-
 def checked_centre(name: str, value: object) -> NDArray[np.float64] | None:
     """Check a public centre: None, or an array of finite numbers."""
     if value is None:
         return None
     accepted = "None or a list of finite numbers, one for each feature"
-    point = _finite_numbers(name, value, accepted)
+    point = finite_numbers(name, value, accepted)
     if not (np.abs(point) <= LARGEST).all():
         raise InvalidParameterError(f"{name}: expected numbers from {-LARGEST:g} to {LARGEST:g}")
     return point
@@ -1109,35 +1101,6 @@ def _farthest(distances: Array, scale: Array | None) -> float:
     return largest * float(np.linalg.norm(corner / largest)) * slack
 
 
-# More would not fit in memory with a column's rows, and could hardly be told apart.
-MAX_KNOTS = 1 << 16
-
-
-def checked_knots(value: Any) -> Any:
-    """Check knots: a number, or a number or increasing positions for each column."""
-    if not isinstance(value, (list, tuple, np.ndarray)):
-        return check.check_integer("knots", value, 1, MAX_KNOTS)
-    return [_knots_of_column(entry) for entry in value]
-
-
-def _knots_of_column(entry: Any) -> Any:
-    """Check the knots of one column: a number or increasing positions."""
-    if not isinstance(entry, (list, tuple, np.ndarray)):
-        return check.check_integer("knots", entry, 1, MAX_KNOTS)
-    accepted = f"2 to {MAX_KNOTS} finite increasing positions for a column"
-    knots = _finite_numbers("knots", entry, accepted)
-    if not 2 <= knots.size <= MAX_KNOTS or not _increasing(knots):
-        raise InvalidParameterError(f"knots: expected {accepted}")
-    return knots
-
-
-def _increasing(knots: Array) -> bool:
-    """Return whether knots are finite and far enough apart to avoid division by zero."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.diff(knots)
-    return bool(np.isfinite(steps).all() and (steps > np.finfo(np.float64).tiny).all())
-
-
 def checked_columns(name: str, value: Any) -> Any:
     """Check columns: a flag for all columns, or a list of positions."""
     if not isinstance(value, (list, tuple, np.ndarray)):
@@ -1269,12 +1232,6 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
             Parameters are invalid or do not fit the number of features.
         """
         checked = param.checked_copy(self)
-        knots = checked.knots if isinstance(checked.knots, list) else [checked.knots] * n_features
-        if len(knots) != n_features:
-            raise InvalidParameterError(
-                f"knots: got {len(knots)} entries, expected a number, or one for each of the "
-                f"{n_features} features"
-            )
         log = checked.log
         log = set(log if isinstance(log, list) else range(n_features if log else 0))
         if max(log, default=0) >= n_features:
@@ -1283,36 +1240,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
             )
         names = vars(self).get("feature_names_in_") if names is None else names
         bounds = broadcast_bounds(checked.bounds, n_features, names)
-        if bounds is None and not all(isinstance(entry, np.ndarray) for entry in knots):
-            raise InvalidParameterError.of(
-                "bounds", got=None, accepted="(low, high) where knots are given by their number"
-            )
-        placed = tuple(
-            entry if isinstance(entry, np.ndarray) else _placed(bounds, column, entry, log)
-            for column, entry in enumerate(knots)
-        )
-        return SplineMap(placed, tuple(isinstance(entry, int) and entry == 1 for entry in knots))
-
-
-def _placed(bounds: Any, column: int, number: int, log: set[int]) -> Array:
-    """Place the given number of knots, at least two, between the bounds of a column."""
-    low, high = (side[column] for side in bounds)
-    shares = np.linspace(0.0, 1.0, max(2, number))
-    if column not in log:
-        knots = low + (high - low) * shares
-    elif low > 0.0:
-        knots = np.exp(np.log(low) + (np.log(high) - np.log(low)) * shares)
-    else:
-        ends = np.sign([low, high]) * np.log1p(np.abs([low, high]))
-        moved = ends[0] + (ends[1] - ends[0]) * shares
-        knots = np.sign(moved) * np.expm1(np.abs(moved))
-    knots[0], knots[-1] = low, high
-    if not _increasing(knots):
-        raise InvalidParameterError(
-            f"knots: got {number} for feature {column}, expected fewer, as they coincide within "
-            "its bounds"
-        )
-    return np.asarray(knots)
+        return placed_splines(checked.knots, bounds, n_features, log)
 
 
 # Sides of images, cells along them and directions, as the core takes them.
@@ -1436,7 +1364,8 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     ``order=2``, edges have two thirds of the squared norm and edges of edges one third.
 
     Brightness and contrast of an image do not change its features, so no bounds are needed; a shift
-    by a fraction of a cell changes them slightly. Memory is that of X and the features.
+    by a fraction of a cell changes them slightly. Memory is that of X, of its copy in floating
+    point if X has another type, and of the features.
 
     References
     ----------

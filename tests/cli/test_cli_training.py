@@ -330,6 +330,33 @@ class TestFit:
 
     @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
     @pytest.mark.parametrize(
+        ("lines", "options", "knots"),
+        [
+            ("x2 = { bounds = [0, 10], knots = 7 }\n[all_", (), [1, 1, 7, 1, 1, 1]),
+            ("x2 = { bounds = [0, 10], knots = 1 }\n[all_", ("--splines", "4"), [1] * 3 + [4] * 3),
+        ],
+    )
+    def test_the_schema_declares_knots(
+        self, folder: Path, cli: Cli, lines: str, options: tuple[str, ...], knots: list[int]
+    ) -> None:
+        (folder / "schema.toml").write_text(SCHEMA.replace("[all_", lines), encoding="utf-8")
+        cli("fit", "rows.csv", *FIT, *options, "-o", "model.json")
+        fitted = load_model(folder / "model.json")
+        assert fitted[0].knots == knots
+        assert fitted[-1].bounds == (0.0, 1.0)
+        cli("predict", "model.json", "new.csv", "-o", "predicted.csv")
+
+    def test_the_schema_declares_an_image(self, folder: Path, cli: Cli) -> None:
+        declared = "image = [2, 3]\n" + SCHEMA
+        (folder / "schema.toml").write_text(declared, encoding="utf-8")
+        cli("fit", "rows.csv", *FIT, "--image-order", "2", "-o", "model.json")
+        fitted = load_model(folder / "model.json")
+        assert (fitted[0].shape, fitted[0].order) == ((2, 3), 2)
+        said = cli.sentence("fit", "rows.csv", *FIT, "--splines", "3", "-o", "other.json")
+        assert "only one of them" in said
+
+    @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
+    @pytest.mark.parametrize(
         "model", [("linear", "--delta", "0"), ("linear", "--mechanism", "output"), ("objective",)]
     )
     def test_sparse_rows(

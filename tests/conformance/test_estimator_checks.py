@@ -72,6 +72,7 @@ VARIANTS = [
     dp.PrivateKernelSVC(
         kernel="laplacian", n_components=20, normalize=False, data_norm=10.0, noise_grid="float"
     ),
+    dp.PrivateKernelSVC(epsilon=8.0, kernel="additive", bounds=(-5.0, 5.0)),
     dp.PrivateKernelSVC(delta=0.0, kernel="rbf", n_components=10, adjacency="replace_one"),
     dp.RandomFourierFeatures(20, kernel="laplacian", random_state=0),
     dp.PrivateGaussianMarginClassifier(

@@ -46,6 +46,7 @@ DESCENTS: dict[str, Any] = {
     "whitened": clone(LINEAR).set_params(whiten=True),
     "replaced": clone(LINEAR).set_params(adjacency="replace_one", whiten=True),
     "kernel": KERNEL,
+    "additive": clone(KERNEL).set_params(kernel="additive", knots=4),
     "kernel of lengths": clone(KERNEL).set_params(normalize=False, bounds=None, data_norm=1.5),
     "descent": DESCENT,
     "adam": clone(DESCENT).set_params(optimizer="adam", sampling_rate=1.0),

@@ -130,6 +130,10 @@ WRONG: list[tuple[Any, str]] = [
     ({"extra_columns": "ignore", "all_other_columns": {"bounds": [0, 1]}}, "extra_columns"),
     ({"all_other_columns": {"categories": ["a"]}}, "all_other_columns"),
     ({"zero_based": 1, "columns": AGE}, "zero_based"),
+    ({"image": [8], "columns": AGE}, "image"),
+    ({"image": [8, 0], "columns": AGE}, "image"),
+    ({"columns": {"a": {"bounds": [0, 1], "knots": 0}}}, "columns.a.knots"),
+    ({"columns": {"a": {"boolean": True, "knots": 3}}}, "columns.a.knots"),
     ({"csv": ";", "columns": AGE}, "csv"),
     ({"csv": {"delimiter": "ab"}, "columns": AGE}, "csv.delimiter"),
     ({"csv": {"delimiter": '"'}, "columns": AGE}, "csv"),
@@ -210,6 +214,7 @@ GOOD = {
     ),
     "n_features": st.integers(2, 9),
     "zero_based": st.booleans(),
+    "image": st.lists(st.integers(1, 9), min_size=2, max_size=3),
     "extra_columns": st.just("refuse"),
     "csv": st.fixed_dictionaries(
         {"delimiter": st.sampled_from([";", "\t", "|"])},

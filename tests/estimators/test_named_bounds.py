@@ -34,6 +34,9 @@ RECIPES: dict[str, Any] = {
     "kernel": lambda bounds: dp.PrivateKernelSVC(
         4.0, bounds=bounds, classes=[0, 1], kernel="rbf", n_components=5, **SEED
     ),
+    "additive": lambda bounds: dp.PrivateKernelSVC(
+        4.0, bounds=bounds, classes=[0, 1], kernel="additive", **SEED
+    ),
     "standard scaler": lambda bounds: dp.PrivateStandardScaler(4.0, bounds=bounds, **SEED),
     "public scaler": lambda bounds: dp.PublicScaler(bounds),
     "splines": lambda bounds: dp.PublicSplines(bounds, sparse_output=False),

@@ -108,6 +108,7 @@ SUBJECTS: dict[str, Subject] = {
     "linear objective": variant(dp.PrivateLinearSVC, slow=True, mechanism="objective"),
     "linear pure": variant(dp.PrivateLinearSVC, slow=True, delta=0.0),
     "kernel with norms": variant(dp.PrivateKernelSVC, **KERNEL | {"normalize": False}),
+    "kernel additive": variant(dp.PrivateKernelSVC, **BOUNDS, kernel="additive", knots=3),
     "kernel output": variant(dp.PrivateKernelSVC, **KERNEL | {"mechanism": "output"}),
     "ellipsoids in the cone": Subject(
         dp.PrivateGaussianMarginClassifier,

@@ -102,6 +102,7 @@ RECIPES = {
     "margin": (dp.PrivateLinearSVC, {"margin": 1.0}),
     "kernel": (dp.PrivateKernelSVC, {"kernel": "rbf", "n_components": 9, "bounds": (-4, 4)}),
     "laplacian": (dp.PrivateKernelSVC, {"kernel": "laplacian", "n_components": 9}),
+    "additive": (dp.PrivateKernelSVC, {"kernel": "additive", "bounds": (-2, [1, 2, 3, 4])}),
     "linear kernel": (dp.PrivateKernelSVC, {"kernel": "linear"}),
     "ellipsoids": (dp.PrivateGaussianMarginClassifier, {"data_norm": 1.7}),
     "logistic": (dp.ObjectivePerturbationSVC, {"loss": "logistic"}),

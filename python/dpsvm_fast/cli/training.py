@@ -92,7 +92,7 @@ def build(schema: TableSchema, spending: Spending, options: dict[str, Any], **se
     settings |= {"delta": spending.delta, "adjacency": spending.adjacency}
     settings["classes"] = list(schema.classes or ())
     if model in (LINEAR, KERNEL):
-        mapped = UNIT_NORM if options["splines"] is None else (0, 1)
+        mapped = (0, 1) if isinstance(mapping, PublicSplines) else UNIT_NORM
         svc = unfitted(model, bounds=schema.bounds if mapping is None else mapped, **settings)
         return svc if mapping is None else Pipeline([(MAP, mapping), (STEP, svc)])
     steps: list[tuple[str, Any]] = [(MAP, mapping)]
@@ -120,10 +120,11 @@ def _public_map(
         Two maps are requested, an order is given without an image, or the schema's number of
         features is not the number of pixels.
     """
-    splines, image, order = options["splines"], options["image"], options["image_order"]
+    image, order = options["image"] or schema.image, options["image_order"]
     if image is None and order is not None:
         raise ui.CommandError("--image-order: expected --image too")
-    if splines is not None and image is not None:
+    splined = wants_splines(schema, options)
+    if splined and image is not None:
         raise ui.CommandError("--splines and --image: expected only one of them")
     if image is not None:
         if math.prod(image) != schema.n_features:
@@ -132,14 +133,20 @@ def _public_map(
                 f"has features, {schema.n_features}"
             )
         return PublicImageFeatures(image, order=order or 1)
-    if splines is None:
+    if not splined:
         return None
     columns = [column for column in schema.features for _ in range(column.width)]
     # Splines for numbers; other columns are left as they are.
-    knots = [splines if column.is_number else 1 for column in columns]
+    usual = options["splines"] or 1
+    knots = [(column.knots or usual) if column.is_number else 1 for column in columns]
     log = [place for place, column in enumerate(columns) if column.log]
     dense = model in DENSE_ONLY
     return PublicSplines(schema.bounds, knots, log=log, sparse_output=not dense)
+
+
+def wants_splines(schema: TableSchema, options: dict[str, Any]) -> bool:
+    """Return whether columns become piecewise linear functions, by an option or by the schema."""
+    return options["splines"] is not None or any(column.knots for column in schema.columns)
 
 
 def trainer_of(estimator: Any) -> Any:
@@ -835,7 +842,7 @@ def training(screen: ui.Screen, options: dict[str, Any]) -> Iterator[Task]:
                 f"--model: got {options['model']!r}, which needs dense rows; a LIBSVM file needs "
                 "another model"
             )
-        if table.sparse and options["splines"] is not None:
+        if table.sparse and wants_splines(schema, options):
             raise ui.CommandError("--splines: need dense rows, not a LIBSVM file or text")
         tested = None
         if options["test_data"] is not None:
@@ -963,7 +970,7 @@ def fit_command(screen: ui.Screen, **options: Any) -> None:
             **{name: options[name] for name in given},
         )
         n_classes = len(table.schema.classes or ())
-        mapped = options["splines"] is not None and options["model"] not in DENSE_ONLY
+        mapped = wants_splines(table.schema, options) and options["model"] not in DENSE_ONLY
         spending.check(estimator, table, n_classes=n_classes, sparse=table.sparse or mapped)
         with task.rows(copies_of(estimator, table.n_features)) as rows:
             train(task, estimator, rows)

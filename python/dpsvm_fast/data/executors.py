@@ -704,6 +704,8 @@ class LocalExecutor:
         simple = all(change.method != "lift" for change in recipe.changes)
         if self._scratch is None or not simple or recipe.sparse or recipe.public is None:
             return recipe
+        if recipe.public.splines is not None:
+            return recipe
         found: list[Loader] = [PreparedRows(one, recipe, self._n_threads) for one in self._loaders]
         again = Recipe(
             n_features=recipe.n_features + recipe.public.n_added,

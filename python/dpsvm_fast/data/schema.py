@@ -25,6 +25,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.certificates import record as strict_json
 from dpsvm_fast.exceptions import ModelFormatError, SchemaError, TableError
 from dpsvm_fast.files import read_bytes
+from dpsvm_fast.mechanisms.rows import MAX_KNOTS
 
 # Text that goes into a TOML file.
 
@@ -135,6 +136,8 @@ class Column:
         Treatment of undeclared categories; "none" sets all features of the column to 0.
     log : bool
         Whether spline knots are equidistant on a logarithmic scale; only with bounds.
+    knots : int or None
+        Number of spline knots; only with bounds. None leaves it to the command.
     """
 
     name: str
@@ -149,6 +152,7 @@ class Column:
     missing: Any = None
     unknown: str = "refuse"
     log: bool = False
+    knots: int | None = None
 
     @property
     def is_number(self) -> bool:
@@ -225,7 +229,8 @@ class Column:
                 f"{where}: got {' and '.join(kinds) or 'nothing'}, expected exactly one of "
                 "bounds, categories, boolean = true, dates, text and ignore = true"
             )
-        details = [key for key in DETAILS if record.get(key) not in (None, False)]
+        # Not by equality: 0 is a value, and a wrong one.
+        details = [key for key in DETAILS if not (record.get(key) is None or record[key] is False)]
         for key in details:
             owner = DETAILS[key]
             if kinds[0] != owner and record[key] != DEFAULTS.get(key):
@@ -408,13 +413,23 @@ COLUMN = {
     "ordered": TRUE,
     "ngrams": Key(f"[least, most] words, 1 to {MAX_WORDS}", _are_lengths, tuple),
     "log": TRUE,
+    "knots": Key(
+        f"a number of knots from 1 to {MAX_KNOTS}",
+        lambda value: is_whole(value) and 1 <= value <= MAX_KNOTS,
+    ),
     "unknown": Key(
         "'refuse' or, for categories, 'none' (all of its features are 0)",
         lambda value: _is_text(value) and value in UNKNOWN,
     ),
 }
 # Keys that describe another key further.
-DETAILS = {"ordered": "categories", "ngrams": "text", "log": "bounds", "unknown": "categories"}
+DETAILS = {
+    "ordered": "categories",
+    "ngrams": "text",
+    "log": "bounds",
+    "knots": "bounds",
+    "unknown": "categories",
+}
 
 DEFAULTS = {one.name: one.default for one in fields(Column)}
 
@@ -680,6 +695,11 @@ TABLE = {
         "an integer >= 1", lambda value: is_whole(value) and 1 <= value <= MAX_FEATURES
     ),
     "zero_based": Key("true or false", lambda value: isinstance(value, bool)),
+    "image": Key(
+        "[height, width] or [height, width, channels] of an image",
+        lambda value: _is_list(value, is_whole) and len(value) in (2, 3) and min(value) >= 1,
+        tuple,
+    ),
     "extra_columns": Key(
         "'refuse' or 'ignore'", lambda value: _is_text(value) and value in ("refuse", "ignore")
     ),
@@ -816,6 +836,8 @@ class TableSchema:
         Column of person ids; whole persons are then protected.
     weight : str or None
         Column of row weights.
+    image : tuple of int or None
+        Shape of the image that the features of a row are.
     """
 
     columns: tuple[Column, ...] = ()
@@ -829,6 +851,7 @@ class TableSchema:
     origin: str = field(default="the schema", compare=False)
     person: str | None = None
     weight: str | None = None
+    image: tuple[int, ...] | None = None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TableSchema:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple
 
@@ -28,8 +28,16 @@ from dpsvm_fast.estimators.frames import (
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.mechanisms.moments import SQUARE_OFFSET
 from dpsvm_fast.mechanisms.plan import Facts, OnStep, checked_on_step
-from dpsvm_fast.mechanisms.rows import FourierFeatures, PublicMap, compiled_rows, row_blocks
-from dpsvm_fast.validation import in_search
+from dpsvm_fast.mechanisms.rows import (
+    MAX_KNOTS,
+    FourierFeatures,
+    PublicMap,
+    SplineMap,
+    compiled_rows,
+    increasing,
+    row_blocks,
+)
+from dpsvm_fast.validation import check_integer, in_search
 
 # Validate user input and convert it for the solvers; no message contains a data value.
 #
@@ -1079,3 +1087,94 @@ def public_map(
             "pass such bounds or dense rows"
         )
     return public
+
+
+def finite_numbers(name: str, value: object, accepted: str) -> NDArray[np.float64]:
+    """Check a list or array of finite numbers in one dimension."""
+    try:
+        found = np.array(value, dtype=np.float64)
+    except (OverflowError, TypeError, ValueError):
+        raise InvalidTypeError.of(name, value, accepted) from None
+    if found.ndim != 1 or not np.isfinite(found).all():
+        raise InvalidParameterError(f"{name}: expected {accepted}")
+    return found
+
+
+# Knots of splines: a number of them, or their positions, for each column or for all.
+
+
+def checked_knots(value: Any) -> Any:
+    """Check knots: a number, or a number or increasing positions for each column."""
+    if not isinstance(value, (list, tuple, np.ndarray)):
+        return check_integer("knots", value, 1, MAX_KNOTS)
+    return [_knots_of_column(entry) for entry in value]
+
+
+def _knots_of_column(entry: Any) -> Any:
+    """Check the knots of one column: a number or increasing positions."""
+    if not isinstance(entry, (list, tuple, np.ndarray)):
+        return check_integer("knots", entry, 1, MAX_KNOTS)
+    accepted = f"2 to {MAX_KNOTS} finite increasing positions for a column"
+    knots = finite_numbers("knots", entry, accepted)
+    if not 2 <= knots.size <= MAX_KNOTS or not increasing(knots):
+        raise InvalidParameterError(f"knots: expected {accepted}")
+    return knots
+
+
+def placed_splines(
+    knots: Any, bounds: Bounds | None, n_features: int, log: Collection[int] = ()
+) -> SplineMap:
+    """Return the functions of columns with these knots.
+
+    Parameters
+    ----------
+    knots : int or list
+        As ``checked_knots`` returns them.
+    bounds : tuple of ndarray of shape (n_features,), or None
+        Ends of knots that are given by their number.
+    n_features : int
+    log : collection of int
+        Columns whose knots are equidistant on a logarithmic scale.
+
+    Raises
+    ------
+    InvalidParameterError
+        Knots or bounds do not fit the number of features, or knots coincide.
+    """
+    knots = knots if isinstance(knots, list) else [knots] * n_features
+    if len(knots) != n_features:
+        raise InvalidParameterError(
+            f"knots: got {len(knots)} entries, expected a number, or one for each of the "
+            f"{n_features} features"
+        )
+    if bounds is None and not all(isinstance(entry, np.ndarray) for entry in knots):
+        raise InvalidParameterError.of(
+            "bounds", got=None, accepted="(low, high) where knots are given by their number"
+        )
+    placed = tuple(
+        entry if isinstance(entry, np.ndarray) else _placed(bounds, column, entry, log)
+        for column, entry in enumerate(knots)
+    )
+    linear = tuple(isinstance(entry, int) and entry == 1 for entry in knots)
+    return SplineMap(tuple(tuple(own.tolist()) for own in placed), linear)
+
+
+def _placed(bounds: Any, column: int, number: int, log: Collection[int]) -> NDArray[np.float64]:
+    """Place the given number of knots, at least two, between the bounds of a column."""
+    low, high = (side[column] for side in bounds)
+    shares = np.linspace(0.0, 1.0, max(2, number))
+    if column not in log:
+        knots = low + (high - low) * shares
+    elif low > 0.0:
+        knots = np.exp(np.log(low) + (np.log(high) - np.log(low)) * shares)
+    else:
+        ends = np.sign([low, high]) * np.log1p(np.abs([low, high]))
+        moved = ends[0] + (ends[1] - ends[0]) * shares
+        knots = np.sign(moved) * np.expm1(np.abs(moved))
+    knots[0], knots[-1] = low, high
+    if not increasing(knots):
+        raise InvalidParameterError(
+            f"knots: got {number} for feature {column}, expected fewer, as they coincide within "
+            "its bounds"
+        )
+    return np.asarray(knots)

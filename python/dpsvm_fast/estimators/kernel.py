@@ -5,12 +5,21 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any
 
+import numpy as np
+
 from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
+from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_knots, placed_splines
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
-from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
+from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, plain, real
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import check_range
-from dpsvm_fast.mechanisms.pipeline import PrivateKernel, PrivateLinear, ReleasedPipeline
+from dpsvm_fast.mechanisms.pipeline import (
+    UNLIFTED,
+    PrivateKernel,
+    PrivateLinear,
+    ReleasedPipeline,
+)
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import (
     KERNELS,
@@ -19,6 +28,7 @@ from dpsvm_fast.mechanisms.rows import (
     SMALLEST_GAMMA,
     FourierFeatures,
     PublicMap,
+    SplineMap,
 )
 from dpsvm_fast.validation import refuse
 
@@ -28,7 +38,7 @@ N_COMPONENTS, PURE_N_COMPONENTS = 1000, 100
 
 @dataclass(eq=False, repr=False)
 class PrivateKernelSVC(PipelineClassifier):
-    r"""Private kernel SVM: `PrivateLinearSVC` on random features if they help.
+    r"""Private kernel SVM: `PrivateLinearSVC` on random features if they help, or on splines.
 
     A fit makes these steps in order, within one budget:
 
@@ -74,11 +84,14 @@ class PrivateKernelSVC(PipelineClassifier):
         1 prints the plan and draws a progress bar.
     bounds : tuple (low, high), dict of such pairs by column name, "unit_norm" or None, default=None
         Public bounds on the features, as in `PrivateLinearSVC`; None with ``normalize=False``.
-    kernel : {"auto", "rbf", "laplacian", "linear"}, default="auto"
+    kernel : {"auto", "rbf", "laplacian", "additive", "linear"}, default="auto"
         ``exp(-gamma ||x - x'||^2)`` or ``exp(-gamma ||x - x'||_1)`` of the mapped rows; "linear"
-        trains the model of `PrivateLinearSVC`. "auto" chooses "rbf" or "linear" (see Notes); it is
-        refused with ``mechanism="objective"`` and ``delta > 0``. With linear classes and strongly
-        correlated features a kernel can lose up to 0.01 accuracy: then choose "linear".
+        trains the model of `PrivateLinearSVC`. "additive" trains it on piecewise linear functions
+        of single columns, as `PublicSplines` before it would: for classes that depend on the
+        columns one by one, but not linearly. It needs ``bounds``. "auto" chooses "rbf" or "linear"
+        (see Notes); it is refused with ``mechanism="objective"`` and ``delta > 0``. With linear
+        classes a kernel usually loses up to 0.01 accuracy, and 0.08 in the worst case known
+        (docs/kernels.md): then choose "linear".
     gamma : float or "auto", default="auto"
         Coefficient of the kernel on the mapped rows, 1e-30 <= gamma <= 1e30.
     n_components : int or "auto", default="auto"
@@ -106,24 +119,29 @@ class PrivateKernelSVC(PipelineClassifier):
         Whether to recompute features in blocks in every pass instead of storing them (8 D bytes per
         row). "auto" stores up to 256 MiB. Never changes the result. Only for "gradient"; the other
         mechanisms store all features.
+    knots : int, or list with an entry for each column, default=5
+        For "additive": public knots of each column, as in `PublicSplines`.
 
     Attributes
     ----------
     coef_ : ndarray of shape (n_classes, 2 D), or (1, 2 D) for two classes
         Noisy weights of the features, cosines first. If ``kernel_`` is "linear", those of the
-        centred row as in `PrivateLinearSVC`, of shape (..., n_features).
+        centred row as in `PrivateLinearSVC`, of shape (..., n_features); if it is "additive", those
+        of the functions, of shape (..., n_functions).
     intercept_ : ndarray of shape (n_classes,), or (1,)
-    kernel_ : {"rbf", "laplacian", "linear"}
+    kernel_ : {"rbf", "laplacian", "additive", "linear"}
         Chosen kernel.
     gamma_ : float or None
     n_components_ : int or None
-        D; both are None for "linear".
+        D; both are None for "linear" and "additive".
     q_ : float or None
         Signal q of the rule; None if the number of rows is unknown.
     features_ : FourierFeatures or None
-        Public definition of the feature map: seed, structure, centre, kernel.
+        Public definition of the random features: seed, structure, centre, kernel.
+    splines_ : SplineMap or None
+        Public knots of "additive", whose functions take the place of the columns.
     classes_, n_features_in_, feature_names_in_, bounds_, lift_, lift_coef_, n_samples_, centre_
-        As in `PrivateLinearSVC`; ``lift_coef_`` is None unless ``kernel_`` is "linear".
+        As in `PrivateLinearSVC`; ``lift_coef_`` is None with random features.
     whitened_, whitening_, mechanism_, mu_, max_grad_norm_, n_steps_, learning_rate_, c_, lambda_
         As in `PrivateLinearSVC`.
     temperature_ : float
@@ -183,7 +201,7 @@ class PrivateKernelSVC(PipelineClassifier):
 
     _: KW_ONLY
     bounds: param.OptionalBounds = None
-    kernel: Annotated[str, one_of("auto", *KERNELS, "linear")] = "auto"
+    kernel: Annotated[str, one_of("auto", *KERNELS, *UNLIFTED)] = "auto"
     gamma: Annotated[float | str, auto_or(real(SMALLEST_GAMMA, LARGEST_GAMMA))] = "auto"
     n_components: Annotated[int | str, auto_or(integer(1, MAX_COMPONENTS))] = "auto"
     orthogonal: param.Flag = True
@@ -194,10 +212,13 @@ class PrivateKernelSVC(PipelineClassifier):
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
+    knots: Annotated[Any, plain(checked_knots), param.ADDED] = 5
 
     # Published by a fit.
     data_norm_: float | None = field(init=False)
     features_: FourierFeatures | None = field(init=False)
+    # Set by a fit with this kernel only.
+    splines_: SplineMap | None = field(init=False, default=None)
 
     @property
     def _rests_on(self) -> str:
@@ -215,8 +236,13 @@ class PrivateKernelSVC(PipelineClassifier):
             ("bounds", plain and self.bounds is not None, unused),
             ("data_norm", self.normalize and self.data_norm != 1.0, one),
             ("whiten", plain and self.whiten is True, "'auto' or False with normalize=False"),
+            ("kernel", plain and self.kernel == "additive", "another kernel with normalize=False"),
         )
-        shared = self._shared(facts)
+        public = self._public_map(facts)
+        if public.splines is not None:
+            # Most functions are 0 at a row: their values are sparse.
+            facts = replace(facts, n_features=sum(public.splines.sizes), sparse=True)
+        shared = self._shared(facts, public)
         n_components = self.n_components
         if isinstance(n_components, str):
             n_components = PURE_N_COMPONENTS if self.delta == 0.0 else N_COMPONENTS
@@ -225,28 +251,50 @@ class PrivateKernelSVC(PipelineClassifier):
 
     def _public_map(self, facts: Facts) -> PublicMap:
         """Return the map of raw rows by public numbers."""
+        if self.kernel == "additive":
+            return PublicMap.of_splines(self._splines(facts))
         if self.normalize:
             return super()._public_map(facts)
         return PublicMap(unit=False, data_norm=self.data_norm)
 
+    def _splines(self, facts: Facts) -> SplineMap:
+        """Return the functions of the additive kernel."""
+        if self.bounds is None or isinstance(self.bounds, str):
+            raise InvalidParameterError.of(
+                "bounds", got=self.bounds, accepted="(low, high) with kernel='additive'"
+            )
+        # Before the rows are known: as many features as the parameters tell.
+        told = [np.size(side) for side in self.bounds]
+        told += [len(self.knots)] if isinstance(self.knots, list) else []
+        n_features = facts.n_features or max(told)
+        bounds = broadcast_bounds(self.bounds, n_features, facts.feature_names)
+        return placed_splines(self.knots, bounds, n_features)
+
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:
         """Return the map of raw rows used in the fit."""
+        if self.splines_ is not None:
+            return replace(PublicMap.of_splines(self.splines_), constant=self.lift_)
         if self.data_norm_ is None:
             return super().fitted_map(sparse_rows=sparse_rows)
         return PublicMap(unit=False, data_norm=self.data_norm_)
 
     def _attributes(self, plan: PrivateLinear, released: ReleasedPipeline) -> dict[str, Any]:
         """Return the other released numbers, and the choices that follow from them."""
-        choice, features = released.choice, released.features
+        choice, features, splines = released.choice, released.features, plan.public.splines
         assert choice is not None
-        return super()._attributes(plan, released) | {
-            "kernel_": choice.kernel,
-            "gamma_": choice.gamma,
-            "n_components_": None if features is None else features.n_components,
-            "q_": choice.signal,
-            "features_": features,
-            "data_norm_": None if self.normalize else self.data_norm,
-        }
+        own = {} if splines is None else {"splines_": splines}
+        return (
+            super()._attributes(plan, released)
+            | own
+            | {
+                "kernel_": choice.kernel,
+                "gamma_": choice.gamma,
+                "n_components_": None if features is None else features.n_components,
+                "q_": choice.signal,
+                "features_": features,
+                "data_norm_": None if self.normalize else self.data_norm,
+            }
+        )
 
     def _statement(
         self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]

@@ -51,8 +51,8 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             return "gradient" if self.delta > 0.0 else "objective"
         return self.mechanism
 
-    def _shared(self, facts: Facts) -> dict[str, Any]:
-        """Return the fields shared by the plans of both pipelines."""
+    def _shared(self, facts: Facts, public: PublicMap) -> dict[str, Any]:
+        """Return the fields shared by the plans of both pipelines, for mapped rows."""
         trainer, pure, whiten = self._trainer(), self.delta == 0.0, self.whiten is True
         centred = trainer == "gradient" or not facts.sparse
         usual, how = "'auto' or False", f"mechanism={trainer!r}"
@@ -62,7 +62,6 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             ("whiten", pure and whiten, f"{usual} with delta=0"),
             ("whiten", whiten and not centred, f"{usual} for sparse rows with {how}"),
         )
-        public = self._public_map(facts)
         loss = self._loss_of(facts.n_classes)
         # Class weights would weight answers, too; without a constant feature there is no room.
         plain = self.class_weight is None and self.fit_intercept
@@ -111,15 +110,18 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         training = released.training
         rule, solver = training.rule, training.solver
         lam = rule.regularization if rule is not None else getattr(solver, "regularization", None)
-        own, n_added = linear_attributes(released.weights, released.scaling), plan.public.n_added
+        own, public = linear_attributes(released.weights, released.scaling), plan.public
+        n_features = plan.n_features - public.n_added
+        if public.splines is not None:
+            n_features = len(public.splines.knots)
         lift_coef = None
-        if n_added and released.features is None:
+        if public.n_added and released.features is None:
             lift_coef = own["coef_"][:, -1].copy()
             own["coef_"] = np.ascontiguousarray(own["coef_"][:, :-1])
         return own | {
-            "lift_": plan.public.constant,
+            "lift_": public.constant,
             "lift_coef_": lift_coef,
-            "bounds_": broadcast_bounds(self.bounds, plan.n_features - n_added),
+            "bounds_": broadcast_bounds(self.bounds, n_features),
             "n_samples_": released.count,
             "centre_": released.centre,
             "whitened_": training.whitened,
@@ -362,4 +364,4 @@ class PrivateLinearSVC(PipelineClassifier):
 
     def plan(self, facts: Facts) -> PrivateLinear:
         """Return the plan for rows with these public facts."""
-        return filled(PrivateLinear, self, **self._shared(facts))
+        return filled(PrivateLinear, self, **self._shared(facts, self._public_map(facts)))

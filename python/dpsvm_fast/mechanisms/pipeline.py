@@ -841,7 +841,7 @@ class PrivateLinear(LinearPlan):
             released = ReleasedMap(ready.centre, matrix)
             if features is not None:
                 mapped = feature_rows(features, self.public, released, rows.X, rows.n_threads)
-            elif sparse.issparse(rows.X):
+            elif sparse.issparse(rows.X) or self.public.splines is not None:
                 # Sparse rows are not centred.
                 mapped = self.public.apply(rows.X)
             else:
@@ -902,6 +902,8 @@ class PrivateLinear(LinearPlan):
 # and too few of them cannot do what the linear model does: that needs twenty a dimension.
 
 
+# Kernels that need no random features: no choice depends on the released number of rows.
+UNLIFTED = ("additive", "linear")
 # Share of the squared Gaussian parameter, or of epsilon, for the number of rows where no centre
 # brings it. Where the rule turns to a kernel its noise is then a tenth of the number.
 COUNT_SHARE = 0.02
@@ -945,9 +947,9 @@ class KernelChoice:
 
     Parameters
     ----------
-    kernel : {"rbf", "laplacian", "linear"}
+    kernel : {"rbf", "laplacian", "additive", "linear"}
     gamma : float > 0 or None
-        None for "linear".
+        None without random features.
     signal : float or None
         Signal q; None if the number of rows is unknown.
     """
@@ -963,7 +965,8 @@ class PrivateKernel(PrivateLinear):
 
     Parameters
     ----------
-    kernel : {"auto", "rbf", "laplacian", "linear"}
+    kernel : {"auto", "rbf", "laplacian", "additive", "linear"}
+        "additive" trains a linear model of the functions of ``public``.
     gamma : float > 0 or "auto"
     n_components : int >= 1
         Number D of frequencies.
@@ -1008,7 +1011,7 @@ class PrivateKernel(PrivateLinear):
     @cached_property
     def count(self) -> NoisyCount | None:
         """Release of the number of rows, if a choice needs it and no centre releases it."""
-        chosen = self.kernel != "linear" and "auto" in (self.kernel, self.gamma)
+        chosen = self.kernel not in UNLIFTED and "auto" in (self.kernel, self.gamma)
         needed = self.trainer == "gradient" or chosen
         if self.centred or not needed or self.adjacency != "add_remove":
             return None
@@ -1022,7 +1025,7 @@ class PrivateKernel(PrivateLinear):
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Privacy events; settings without valid noise for the features are refused."""
         own = super().events
-        if self.kernel == "linear" or self.lifted:
+        if self.kernel in UNLIFTED or self.lifted:
             return own
         wide = dataclasses.replace(self, lifted=True).events
         return own if self.kernel == "auto" else wide
@@ -1036,7 +1039,7 @@ class PrivateKernel(PrivateLinear):
 
     def training(self, count: float | None) -> Training:
         """Return the training for the released or public number of rows."""
-        if self.lifted or self.choice(count).kernel == "linear":
+        if self.lifted or self.choice(count).gamma is None:
             return super().training(count)
         return dataclasses.replace(self, lifted=True).training(count)
 
@@ -1047,7 +1050,7 @@ class PrivateKernel(PrivateLinear):
         kernel = self.kernel
         if kernel == "auto":
             kernel = "rbf" if self._worthwhile(count, signal, whitened=whitened) else "linear"
-        if kernel == "linear":
+        if kernel in UNLIFTED:
             return KernelChoice(kernel=kernel, gamma=None, signal=signal)
         if self.gamma != "auto":
             return KernelChoice(kernel=kernel, gamma=float(self.gamma), signal=signal)
@@ -1082,7 +1085,7 @@ class PrivateKernel(PrivateLinear):
         """Make the releases of one path; keep nothing else."""
         ready = self.prepared(rows, source)
         choice, features = self.choice(ready.count), None
-        if choice.kernel != "linear":
+        if choice.gamma is not None:
             # Drawn only where it is used: a linear model is then that of the linear pipeline.
             features = self.features(choice, source.public_seed())
         if features is not None and ready.training.rule is not None:

@@ -29,8 +29,14 @@ from dpsvm_fast.estimators.inputs import NamedBounds, checked_bounds, public_cla
 from dpsvm_fast.estimators.parameters import added, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError
 from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
-from dpsvm_fast.mechanisms.pipeline import TRAINERS
-from dpsvm_fast.mechanisms.rows import KERNELS, MAX_COLUMNS, MAX_COMPONENTS, FourierFeatures
+from dpsvm_fast.mechanisms.pipeline import TRAINERS, UNLIFTED
+from dpsvm_fast.mechanisms.rows import (
+    KERNELS,
+    MAX_COLUMNS,
+    MAX_COMPONENTS,
+    FourierFeatures,
+    SplineMap,
+)
 from dpsvm_fast.persist.values import (
     LABEL_TYPES,
     labels_from,
@@ -208,6 +214,14 @@ def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
     return features
 
 
+def _splines_from(where: str, record: Any, facts: Facts) -> SplineMap:
+    """Read the functions of the columns, which must fit the model."""
+    splines: SplineMap = refused(SplineMap.read, record, where=f"{where}: ")
+    if len(splines.knots) != facts["n_features_in_"]:
+        raise ModelFormatError(f"{where}: expected knots of each column")
+    return splines
+
+
 def _noises_from(where: str, record: Any, facts: Facts) -> dict[str, float]:
     """Read Gaussian parameters by name of the release."""
     if not isinstance(record, dict) or not set(record) <= set(RELEASES):
@@ -236,6 +250,8 @@ BOUNDS = Entry(_bounds_to, _bounds_from, none=True)
 LOSS = Entry(lambda loss: LossRecord.of(loss).to_dict(), _loss_from)
 
 FOURIER = Entry(FourierFeatures.to_dict, _fourier_from, none=True)
+
+SPLINES = Entry(SplineMap.to_dict, _splines_from, optional=True, none=True)
 
 PARAMETERS_OF_NOISE = Entry(
     lambda noises: {name: float(mu) for name, mu in noises.items()}, _noises_from
@@ -538,14 +554,19 @@ def _rows(facts: Facts) -> int:
 def _columns(facts: Facts) -> int:
     """Return the number of columns of the weights: features, or random features."""
     features = facts.get("features_")
+    return _functions(facts) if features is None else 2 * features.n_components
+
+
+def _functions(facts: Facts) -> int:
+    """Return the number of features, or of functions that take their place."""
+    splines = facts.get("splines_")
     n_features: int = facts["n_features_in_"]
-    return n_features if features is None else 2 * features.n_components
+    return n_features if splines is None else sum(splines.sizes)
 
 
 def _mapped(facts: Facts) -> int:
     """Return the number of entries of a mapped row."""
-    n_features: int = facts["n_features_in_"]
-    return n_features + int(facts.get("lift_", 0.0) > 0.0)
+    return _functions(facts) + int(facts.get("lift_", 0.0) > 0.0)
 
 
 def _lifted(facts: Facts) -> int:
@@ -591,7 +612,8 @@ MAPPED: Entries = {
 LIFT: Entries = {"lift_": plain(NonNegative)}
 # The features that weights belong to come before them.
 LIFTED: Entries = {
-    "kernel_": plain(Annotated[str, Options(*KERNELS, "linear")]),
+    "splines_": SPLINES,
+    "kernel_": plain(Annotated[str, Options(*KERNELS, *UNLIFTED)]),
     "gamma_": plain(Positive, none=True),
     "n_components_": plain(Annotated[int, Range(1, MAX_COMPONENTS)], none=True),
     "q_": replace(FINITE, none=True),

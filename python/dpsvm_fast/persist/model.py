@@ -544,8 +544,9 @@ def _check_choices(where: str, facts: Mapping[str, Any]) -> None:
     if "kernel_" not in facts:
         return
     features = facts["features_"]
+    unlifted = "linear" if facts.get("splines_") is None else "additive"
     chosen = (
-        ("linear", None, None)
+        (unlifted, None, None)
         if features is None
         else (features.kernel, features.gamma, features.n_components)
     )

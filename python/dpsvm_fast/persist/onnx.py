@@ -36,7 +36,13 @@ from dpsvm_fast.estimators.linear import PipelineClassifier
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.files import write_bytes
 from dpsvm_fast.mechanisms.moments import JUST_BELOW_ONE
-from dpsvm_fast.mechanisms.rows import SAFE_NORM, SHORTEST_ROW, FourierFeatures, PublicMap
+from dpsvm_fast.mechanisms.rows import (
+    SAFE_NORM,
+    SHORTEST_ROW,
+    FourierFeatures,
+    PublicMap,
+    SplineMap,
+)
 from dpsvm_fast.model_selection import PrivateGridSearch
 from dpsvm_fast.pipelines import total_privacy
 from dpsvm_fast.validation import check_option, check_path, optional_module
@@ -298,6 +304,8 @@ def _affine(graph: Graph, rows: str, model: Any) -> str:
 
 def _entries(graph: Graph, public: PublicMap, rows: str) -> str:
     """Map the entries of rows one by one."""
+    if public.splines is not None:
+        rows = _hats(graph, public.splines, rows)
     if public.offset is not None:
         rows = graph.op("Sub", rows, public.offset)
     if public.scale is not None:
@@ -383,12 +391,11 @@ def _scaled(graph: Graph, step: Any, rows: str) -> str:
     return _entries(graph, PublicMap.from_bounds(low, high), rows)
 
 
-def _hats(graph: Graph, step: Any, rows: str) -> str:
-    """Apply ``PublicSplines``: the smaller of a rising and a falling line, clipped to [0, 1].
+def _hats(graph: Graph, splines: SplineMap, rows: str) -> str:
+    """Apply hat functions: the smaller of a rising and a falling line, clipped to [0, 1].
 
     The first hat of a column has no rising line and the last no falling one: slope 0, height 1.
     """
-    splines = step.functions(getattr(step, "n_features_in_", graph.n_features))
     columns, rising, falling = [], [], []
     for column, (knots, linear) in enumerate(zip(splines.knots, splines.linear, strict=True)):
         slopes = 1.0 / np.diff(knots)
@@ -408,6 +415,12 @@ def _hats(graph: Graph, step: Any, rows: str) -> str:
     end, slope, height = np.vstack(falling).T
     below = graph.op("Add", graph.op("Mul", graph.op("Sub", end, x), slope), height)
     return graph.op("Max", graph.op("Min", above, below), 0.0)
+
+
+def _spline_step(graph: Graph, step: Any, rows: str) -> str:
+    """Apply ``PublicSplines``."""
+    n_features = getattr(step, "n_features_in_", graph.n_features)
+    return _hats(graph, step.functions(n_features), rows)
 
 
 def _edges(graph: Graph, step: Any, rows: str) -> str:
@@ -707,7 +720,7 @@ def _categories(graph: Graph, column: Column, texts: Any) -> str:
 TRANSFORMERS: dict[Any, Callable[[Graph, Any, str], str]] = {
     ours.PublicImageFeatures: _edges,
     ours.PublicScaler: _scaled,
-    ours.PublicSplines: _hats,
+    ours.PublicSplines: _spline_step,
     ours.PrivateCenter: lambda g, step, rows: g.op("Sub", _clipped(g, step, rows), step.mean_),
     ours.PrivateWhitener: lambda g, step, rows: g.op(
         "MatMul", _clipped(g, step, rows), step.whitening_

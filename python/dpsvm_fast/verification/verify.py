@@ -394,7 +394,11 @@ class Comparison:
             known = f"{facts['mechanism_']}_perturbation"
         self._compare("mechanism", s.mechanism, known)
         # A mapped row may have a constant behind its features.
-        d = facts["n_features_in_"] + (facts.get("lift_", 0.0) > 0.0)
+        d, splines = facts["n_features_in_"], facts.get("splines_")
+        if splines is not None:
+            # One function at each knot, but a column that is only scaled has a single one.
+            d = sum(map(len, splines["knots"])) - sum(splines["linear"])
+        d += facts.get("lift_", 0.0) > 0.0
         stated: dict[str, object] = {"adjacency": s.adjacency}
         if leaf["class"] != CONTINUED or s.epsilon <= given["epsilon"]:
             stated["epsilon"] = s.epsilon
