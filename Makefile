@@ -2,6 +2,9 @@
 # environment .venv, builds the compiled module in release mode and installs the tools that it uses;
 # later runs reuse them. Another interpreter: make test PYTHON=/path/to/python3.12
 
+# Tests start hundreds of processes: they would compile the package anew in each.
+unexport PYTHONDONTWRITEBYTECODE
+
 RUST_SOURCES := $(shell find rust -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock
 
 .PHONY: demo test check core-tests docs bench wheel wheels reproducible test-oldest nightly tools clean
