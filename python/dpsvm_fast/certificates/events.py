@@ -397,8 +397,9 @@ class ParallelEvent(PrivacyEvent):
     branches: Annotated[tuple[Branch, ...], field.Range(1)]
     adjacency: field.Adjacency
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse events of another relation; keep equal branches once."""
+        super().__post_init__()
         for branch in self.branches:
             check_relation("branches", branch, self.adjacency)
         object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
