@@ -919,17 +919,13 @@ def _person_moments(
         begun = np.stack([total[-1], square[-1]]) if len(begins) > len(ends) else 0 * begun
         weight = weights[done.start - 1 : done.stop - 1, np.newaxis]
         parts = np.maximum(weight, whole)
-        means = _towards_zero(total[: len(ends)], parts)
+        # Rounded towards zero.
+        means = np.sign(total[: len(ends)]) * (np.abs(total[: len(ends)]) // parts)
         means_of_squares = -(-square[: len(ends)] // parts)
         drawn = middle + _drawn(means_of_squares - middle)
         first += np.where(weight < whole, means, _drawn(means)).sum(axis=0)
         second += np.where(weight < whole, means_of_squares, drawn).sum(axis=0)
     return first, second, int(np.minimum(weights, whole).sum())
-
-
-def _towards_zero(numbers: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return quotients, rounded towards zero."""
-    return np.asarray(np.sign(numbers) * (np.abs(numbers) // parts))
 
 
 def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
