@@ -268,7 +268,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Return the coefficients and intercepts."""
         found = linear_attributes(released, plan.intercept_scaling)
-        return found | {"_fitted_loss": plan.score_loss}
+        return found | {"_fitted_loss": plan.loss}
 
     def _intercept(self, share: float = INTERCEPT) -> float:
         """Return the constant feature, 0 for none; "auto" is this share of the rows' norm bound."""
