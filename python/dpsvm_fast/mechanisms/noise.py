@@ -507,11 +507,6 @@ class SumRelease:
         return self.adjacency == "add_remove"
 
     @property
-    def event(self) -> PrivacyEvent:
-        """Privacy event of the release."""
-        return self.sum.event
-
-    @property
     def budget(self) -> dict[str, Any]:
         """Budget arguments of :meth:`NoisySum.of_multiples`."""
         law = {"mu": self.mu, "epsilon": self.epsilon}
