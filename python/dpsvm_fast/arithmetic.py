@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
@@ -44,19 +44,10 @@ def check_arithmetic() -> None:
     )
 
 
-def _usual() -> AbstractContextManager[object]:
-    """Return a context of the usual arithmetic; without the compiled module, refuse any other."""
-    core = sys.modules.get("dpsvm_fast._core")
-    if core is None:
-        check_arithmetic()
-        return nullcontext()
-    usual: AbstractContextManager[object] = core.UsualArithmetic()
-    return usual
-
-
 def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function to run with rounding to nearest and subnormal numbers.
 
+    Without the compiled module, any other mode is refused.
     A call of ``fesetround``, or a library compiled with ``-ffast-math``, changes the mode of the
     calling or loading thread; ``numpy.seterr`` changes how NumPy reports overflow and underflow.
     The thread's mode is restored afterwards. The decorator adds one frame: the caller is two frames
@@ -65,7 +56,11 @@ def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def computed(*args: P.args, **kwargs: P.kwargs) -> R:
-        with _usual(), np.errstate(all="ignore"):
+        core = sys.modules.get("dpsvm_fast._core")
+        if core is None:
+            check_arithmetic()
+        usual = nullcontext() if core is None else core.UsualArithmetic()
+        with usual, np.errstate(all="ignore"):
             return function(*args, **kwargs)
 
     return computed

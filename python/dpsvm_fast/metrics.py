@@ -23,7 +23,7 @@ from dpsvm_fast import validation as check
 from dpsvm_fast.arithmetic import in_usual_arithmetic
 from dpsvm_fast.certificates import Occasion, PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
-from dpsvm_fast.estimators.fit import PrivateEstimator, occasion_of, private_fit
+from dpsvm_fast.estimators.fit import PrivateEstimator, private_fit
 from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
@@ -862,10 +862,10 @@ class PrivateEvaluation(PrivateEstimator):
         outcomes = codes == (predicted if place is None else place)
         return {"scores": scores, "outcomes": outcomes.astype(np.int64)}
 
-    def _occasion(self) -> Occasion:
+    def _occasion(self, **facts: Any) -> Occasion:
         """Return facts about these rows that the statement adds to the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
-        return occasion_of(self, names, labels="given")
+        return super()._occasion(parameters=names)
 
     def _attributes(self, plan: EvaluationPlan, released: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of an `Evaluation`."""

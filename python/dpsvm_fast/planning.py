@@ -524,7 +524,7 @@ def plan_noise(
     counts = getattr(mechanism, "class_counts", None)
     shared["class_count_deviation"] = counts and counts.sum.deviation
     mechanism = mechanism.weighed_training
-    shared |= {"loss": mechanism.score_loss.name, "n_scores": mechanism.score_loss.n_scores}
+    shared |= {"loss": mechanism.loss.name, "n_scores": mechanism.loss.n_scores}
     if isinstance(mechanism, PrivateLinear):
         return NoisePlan(**shared, **_pipeline(mechanism, n_samples))
     shared |= {"n_columns": n_features, "n_weights": mechanism.n_weights}
@@ -656,7 +656,7 @@ def _solver(mechanism: Solver, n_samples: int | None, *, is_bound: bool = False)
         found = {"objective": objective}
     else:
         found = {"output": filled(OutputNoise, mechanism, noise, sensitivity=noise.total)}
-    loss, norms = mechanism.score_loss, (mechanism.row_norm, mechanism.data_norm)
+    loss, norms = mechanism.loss, (mechanism.row_norm, mechanism.data_norm)
     largest = None
     if n_samples is not None:
         by_gradients = n_samples * loss.lipschitz * mechanism.row_norm / lam

@@ -35,9 +35,9 @@ def round_up(x: float, ulps: int = 1) -> float:
     return x
 
 
-def round_down(x: float, ulps: int = 1) -> float:
-    """Return the float ``ulps`` places below ``x``."""
-    return -round_up(-x, ulps)
+def round_down(x: float) -> float:
+    """Return the next float below ``x``."""
+    return math.nextafter(x, -math.inf)
 
 
 def fraction_up(x: Fraction) -> float:

@@ -215,9 +215,9 @@ def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def check_adjacency(value: object, name: str = "adjacency") -> str:
+def check_adjacency(value: object) -> str:
     """Accept a neighbouring relation."""
-    return check_option(name, value, ADJACENCIES)
+    return check_option("adjacency", value, ADJACENCIES)
 
 
 def check_n_threads(value: object, name: str = "n_threads") -> int:

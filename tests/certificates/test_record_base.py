@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
@@ -62,10 +63,10 @@ class Group(Shape):
     colour: Annotated[str, Options("red", "blue")] = "red"
     layers: Annotated[tuple[Count, ...], OmitIfDefault()] = ()
 
-    def check(self) -> None:
+    def _rules(self) -> Iterator[tuple[object, str]]:
         """Refuse more layers than shapes."""
-        if len(self.layers) > len(self.shapes):
-            raise InvalidParameterError("layers: expected one for each shape at most")
+        more = len(self.layers) > len(self.shapes)
+        yield more, "layers: expected one for each shape at most"
 
 
 GROUP = Group((Circle(1.0), Circle(2.5)), None, layers=(1, 2))

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 import dpsvm_fast as dp
-from dpsvm_fast.estimators.inputs import checked_rows, checked_training_set
+from dpsvm_fast.estimators.inputs import checked_rows
 from oracles.odd_inputs import X, Y
 from oracles.subjects import (
     MAIN,
@@ -127,7 +127,7 @@ def test_a_table_is_copied_once(library: str) -> None:
     rows = table(library, columns)
     tracemalloc.start()
     try:
-        taken, _ = checked_training_set(BaseEstimator(), rows, np.zeros(20_000, dtype=int))
+        taken, _ = checked_rows(BaseEstimator(), rows, np.zeros(20_000, dtype=int), reset=True)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

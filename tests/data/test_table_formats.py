@@ -9,6 +9,7 @@ import pickle
 import re
 import stat
 import sys
+import traceback
 import zipfile
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ import pytest
 from scipy import sparse
 
 from dpsvm_fast.data import TableSchema, open_table
+from dpsvm_fast.data.readers import reading
 from dpsvm_fast.exceptions import SchemaError, TableError
 from oracles.table_files import TEXT, error_of, schema, stored, wide, written
 
@@ -217,6 +219,12 @@ def test_an_array_without_a_header(tmp_path: Path, header: str) -> None:
         archive.writestr("X.npy", start + content.encode("latin-1"))
     text = error_of(tmp_path / "t.npz", wide(), labelled=False)
     assert text == "t.npz: the file is damaged or cut off; copy it again"
+
+
+def test_a_traceback_of_a_damaged_file_does_not_show_the_error_with_the_cell() -> None:
+    with pytest.raises(TableError) as caught, reading("t.npz", ValueError):
+        raise ValueError("s3cr3t")
+    assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_sparse_text(write: Any) -> None:

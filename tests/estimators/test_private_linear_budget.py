@@ -134,7 +134,7 @@ def test_noise_is_drawn_as_the_events_say(adjacency: str, noise_grid: str) -> No
         off = n == 15
         assert sigma >= expected.scale / (math.sqrt(2.0) if off else 1.0)
         assert sigma == pytest.approx(expected.scale / (math.sqrt(2.0) if off else 1.0))
-    for event in (mean.event, moments.event):
+    for event in (mean.sum.event, moments.sum.event):
         assert isinstance(event, GaussianEvent)
         assert 0.3 * (1.0 - 1e-12) <= event.mu <= 0.3
     source.asked.clear()

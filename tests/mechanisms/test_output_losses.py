@@ -66,7 +66,7 @@ def test_weights_are_within_the_radius_of_the_twin(loss: str, n_classes: int, C:
     y = rng.integers(0, n_classes, 40)
     plan = mechanism(loss=loss, n_classes=n_classes, C=C, intercept_scaling=0.25)
     rows = np.hstack([X, np.full((40, 1), 0.25)])
-    problem = Problem(rows, y, plan.score_loss.n_scores, plan.score_loss.kernel, 1.0 / C)
+    problem = Problem(rows, y, plan.loss.n_scores, plan.loss.kernel, 1.0 / C)
     expected, error = minimise(problem)
     for given_rows in (X, sparse.csr_matrix(X)):
         distance = np.linalg.norm(trained(plan, given_rows, y) - expected)
@@ -88,7 +88,7 @@ def test_the_sensitivity_is_that_of_the_loss(loss: str, n_classes: int, adjacenc
     factor = 2.0 if adjacency == "replace_one" else 1.0
     expected = factor * 0.1 * LIPSCHITZ[loss](n_classes) * 5.0
     assert plan.exact_sensitivity == pytest.approx(expected, rel=1e-14)
-    assert plan.n_weights == plan.score_loss.n_scores * 4
+    assert plan.n_weights == plan.loss.n_scores * 4
     assert Fraction(plan.regularization) * Fraction(plan.C) >= 1
     assert Fraction(plan.gradient_tol) <= Fraction(plan.radius) * Fraction(plan.regularization)
     assert plan.gradient_tol == pytest.approx(plan.radius / plan.C, rel=1e-14)
@@ -117,7 +117,7 @@ def test_constructed_neighbours_reach_the_sensitivity(
     distance = moved(plan, (x, y), other)
     if loss == "huber":
         # Its margin is 1, where the gradient is the largest too.
-        assert plan.score_loss.smoothing < 1.0
+        assert plan.loss.smoothing < 1.0
     assert 0.97 * plan.exact_sensitivity <= distance
     assert distance <= plan.exact_sensitivity + 2.0 * plan.radius
     # Negative control: a bound that is 5 percent smaller does not hold.

@@ -160,8 +160,8 @@ def test_the_automatic_radius_holds_the_minimiser(loss: str, n_classes: int) -> 
     for C in (1e-3, 1.0, 1e3):
         plan = mechanism(60, loss=loss, n_classes=n_classes, n_features=4, C=C)
         assert plan.sgd is not None
-        radius = plan.sgd.ball_radius(plan.score_loss, C, plan.row_norm)
-        reach = plan.score_loss.lipschitz * plan.row_norm * 60 * C
+        radius = plan.sgd.ball_radius(plan.loss, C, plan.row_norm)
+        reach = plan.loss.lipschitz * plan.row_norm * 60 * C
         assert radius <= reach * (1 + 1e-12)
         # Twin at C with many passes: the minimiser's distance is far below what would matter.
         many = mechanism(

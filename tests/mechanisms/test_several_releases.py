@@ -130,8 +130,8 @@ def test_each_minimiser_is_that_of_the_proximal_objective(
         problem = Problem(
             columns,
             codes,
-            mechanism.score_loss.n_scores,
-            mechanism.score_loss.kernel,
+            mechanism.loss.n_scores,
+            mechanism.loss.kernel,
             mechanism.regularization,
             -mechanism.regularization * before,
         )

@@ -59,7 +59,7 @@ def orders(plan: OutputPerturbation, seed: int) -> NDArray[np.uint32]:
 
 def compiled(plan: OutputPerturbation, X: Any, y: Array, seed: int, **changes: Any) -> Array:
     """Weights of the compiled run."""
-    sgd, loss = plan.sgd, plan.score_loss
+    sgd, loss = plan.sgd, plan.loss
     assert sgd is not None
     kernel, smoothing, margin = loss.kernel
     options: dict[str, Any] = {
@@ -89,7 +89,7 @@ def twin(
     plan: OutputPerturbation, X: Array, y: Array, seed: int, *, own_size: bool = False
 ) -> Array:
     """Weights of the twin in extended precision; X as it is, so neither too long nor rounded."""
-    sgd, loss = plan.sgd, plan.score_loss
+    sgd, loss = plan.sgd, plan.loss
     assert sgd is not None
     run = Descent(
         gradient=lambda scores, labels: score_gradient(scores, labels, loss.kernel),

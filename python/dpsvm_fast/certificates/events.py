@@ -397,8 +397,9 @@ class ParallelEvent(PrivacyEvent):
     branches: Annotated[tuple[Branch, ...], field.Range(1)]
     adjacency: field.Adjacency
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse events of another relation; keep equal branches once."""
+        super().__post_init__()
         for branch in self.branches:
             check_relation("branches", branch, self.adjacency)
         object.__setattr__(self, "branches", tuple(dict.fromkeys(self.branches)))
@@ -546,13 +547,9 @@ def _gamma(stopping: str, mean: float) -> float:
         middle = math.sqrt(low * high)
         if not low < middle < high:
             break
-        if logarithmic_mean(middle) > mean:
+        # The mean of the law with this parameter.
+        if (1.0 - middle) / middle / -math.log(middle) > mean:
             low = middle
         else:
             high = middle
     return low
-
-
-def logarithmic_mean(gamma: float) -> float:
-    """Return the mean of the logarithmic law with a parameter in (0, 1)."""
-    return (1.0 - gamma) / gamma / -math.log(gamma)

@@ -10,7 +10,7 @@ A record is a frozen dataclass whose annotations say what each field may hold::
         shape: tuple[Count, ...]
 
 From them follow the checks of the constructor, ``to_dict`` and ``from_dict``, and ``json_schema``.
-``check`` enforces relations between fields. Types of fields: numbers, truth values,
+``_rules`` enforces relations between fields. Types of fields: numbers, truth values,
 texts, other records, tuples of all of these, and None for what may be absent.
 """
 
@@ -243,6 +243,8 @@ class _Kind:
 
     # True: leave out an absent value instead of writing null.
     left_out = False
+    # True: the value may be None.
+    optional = False
     # Returns the value to store under a name; refuses a wrong type or one outside its range.
     check: Callable[[str, Any], Any]
 
@@ -252,6 +254,15 @@ class _Kind:
 
     def schema(self, known: dict[str, Any]) -> dict[str, Any]:
         """Return the schema; ``known`` collects definitions that it refers to."""
+        found = self.schema_of_values(known)
+        if self.left_out or not self.optional:
+            return found
+        if "$ref" in found or "anyOf" in found or "enum" in found:
+            return {"anyOf": [found, {"type": "null"}]}
+        return found | {"type": [found["type"], "null"]}
+
+    def schema_of_values(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of values other than None."""
         raise NotImplementedError
 
 
@@ -261,7 +272,7 @@ class _Scalar(_Kind):
     def __init__(self, check: Callable[[str, Any], Any], schema: dict[str, Any]) -> None:
         self.check, self._schema = check, schema
 
-    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+    def schema_of_values(self, known: dict[str, Any]) -> dict[str, Any]:
         return copy.deepcopy(self._schema)
 
 
@@ -318,7 +329,7 @@ class _Tuple(_Kind):
         values: list[Any] = check_type(name, value, list, "a list")
         return tuple(self.kind.read(name, item) for item in values)
 
-    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+    def schema_of_values(self, known: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {"type": "array", "items": self.kind.schema(known)}
         if self.length.low:
             found["minItems"] = self.length.low
@@ -353,33 +364,12 @@ class _Nested(_Kind):
             )
         return self.kind.read(value)
 
-    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
+    def schema_of_values(self, known: dict[str, Any]) -> dict[str, Any]:
         kinds = self.kind.members()
         if not kinds:
             return self.kind.refer(known)
         refs = [kind.refer(known) for tag, kind in kinds.items() if tag not in self.without]
         return {"anyOf": refs}
-
-
-class _Optional(_Kind):
-    """A value that may be absent."""
-
-    def __init__(self, kind: _Kind) -> None:
-        self.kind = kind
-
-    def check(self, name: str, value: object) -> Any:
-        return None if value is None else self.kind.check(name, value)
-
-    def read(self, name: str, value: Any) -> Any:
-        return None if value is None else self.kind.read(name, value)
-
-    def schema(self, known: dict[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = self.kind.schema(known)
-        if self.left_out:
-            return found
-        if "$ref" in found or "anyOf" in found or "enum" in found:
-            return {"anyOf": [found, {"type": "null"}]}
-        return found | {"type": [found["type"], "null"]}
 
 
 def kind_of(hint: Any) -> _Kind:
@@ -388,28 +378,26 @@ def kind_of(hint: Any) -> _Kind:
     if typing.get_origin(hint) is Annotated:
         hint, *rest = typing.get_args(hint)
         facts = tuple(rest)
-    kind = _kind_with(hint, facts)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    kind: _Kind
+    if origin in (types.UnionType, typing.Union):
+        (inner,) = (one for one in arguments if one is not type(None))
+        kind = kind_of(inner)
+        kind.optional = True
+    elif origin is tuple:
+        kind = _Tuple(arguments, facts)
+    elif hint is bool:
+        kind = _Scalar(check_bool, {"type": "boolean"})
+    elif hint is str:
+        kind = _text(facts)
+    elif hint in (int, float):
+        kind = _number(hint, facts)
+    elif isinstance(hint, type) and issubclass(hint, Record):
+        kind = _Nested(hint, facts)
+    else:
+        raise TypeError(f"a record cannot have a field of type {hint!r}")
     kind.left_out = any(isinstance(fact, OmitIfDefault) for fact in facts)
     return kind
-
-
-def _kind_with(hint: Any, facts: tuple[Any, ...]) -> _Kind:
-    """Return the kind of a type and its annotations."""
-    arguments = typing.get_args(hint)
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        (inner,) = (one for one in arguments if one is not type(None))
-        return _Optional(kind_of(inner))
-    if typing.get_origin(hint) is tuple:
-        return _Tuple(arguments, facts)
-    if hint is bool:
-        return _Scalar(check_bool, {"type": "boolean"})
-    if hint is str:
-        return _text(facts)
-    if hint in (int, float):
-        return _number(hint, facts)
-    if isinstance(hint, type) and issubclass(hint, Record):
-        return _Nested(hint, facts)
-    raise TypeError(f"a record cannot have a field of type {hint!r}")
 
 
 Kind = TypeVar("Kind", bound="Record")
@@ -440,11 +428,9 @@ class Record:
     def __post_init__(self) -> None:
         """Check every field by itself, and then all together."""
         for name, kind in self.kinds().items():
-            object.__setattr__(self, name, kind.check(name, getattr(self, name)))
-        self.check()
-
-    def check(self) -> None:
-        """Refuse fields that break a rule."""
+            value = getattr(self, name)
+            if not (value is None and kind.optional):
+                object.__setattr__(self, name, kind.check(name, value))
         for broken, sentence in self._rules():
             if broken:
                 raise InvalidParameterError(sentence)
@@ -534,7 +520,9 @@ class Record:
                 raise InvalidParameterError(
                     f"{name}: got null; give a value, or leave the field out"
                 )
-        made = cls(**{name: kinds[name].read(name, record[name]) for name in own})
+        absent = [name for name in own if record[name] is None and kinds[name].optional]
+        values = {name: kinds[name].read(name, record[name]) for name in own if name not in absent}
+        made = cls(**dict.fromkeys(absent), **values)
         for problem in made.derived_problems(record):
             raise InvalidParameterError(problem)
         return made

@@ -450,8 +450,9 @@ class Descent(Record):
     projection: Annotated[str, field.Options("joint", "per_class")]
     average: Annotated[str, field.Options("last", "uniform", "weighted")]
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse batches of more rows than there are."""
+        super().__post_init__()
         check_integer("batch_size", self.batch_size, 1, self.n_samples)
 
 

@@ -553,10 +553,9 @@ class Spending:
             if ui.is_own_error(error) or (isinstance(error, OSError) and error.errno is not None):
                 raise
             sentence = ui.unexpected(error)
-        else:
-            return
-        # Raised here, so that the error is not chained.
-        raise ui.CommandError(sentence if self.spent else f"{sentence}; {self.spent_clause()}")
+            if not self.spent:
+                sentence = f"{sentence}; {self.spent_clause()}"
+            raise ui.CommandError(sentence) from None
 
     def spent_clause(self) -> str:
         """Return a clause that says whether the budget is spent."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,9 +65,6 @@ class Loaded(NamedTuple):
 class Operation(ABC):
     """Sum over the records of a partition."""
 
-    # True: needs rows as they are loaded instead of records.
-    raw: ClassVar[bool] = False
-
     @abstractmethod
     def parts(self, rows: Any, partition: int, n_threads: int) -> tuple[NDArray[Any], ...]:
         """Return arrays that add up over partitions, exactly and in any order."""
@@ -98,8 +95,6 @@ class Sums(Operation):
 class Moments(Operation):
     """Sums of the entries of bounded columns, of their squares, and of weights."""
 
-    raw = True
-
     offset: Array
     scale: Array
 
@@ -111,8 +106,6 @@ class Moments(Operation):
 @dataclass(frozen=True, eq=False)
 class ClassCounts(Operation):
     """Class counts, where a person counts by shares."""
-
-    raw = True
 
     n_classes: int
 
@@ -133,8 +126,6 @@ class Persons(Operation):
     part, n_parts : int
         Digests are compared in ``n_parts`` parts, to bound memory; with 0, rows are only counted.
     """
-
-    raw = True
 
     key: bytes = field(repr=False)
     part: int
@@ -420,11 +411,13 @@ class _Kept:
         try:
             with self.lock:
                 rows: Any = self.records
-                if rows is None or operation.raw:
+                # Without a map, the sums are of rows as they are loaded.
+                raw = recipe.public is None
+                if rows is None or raw:
                     own = recipe.loaded(loader)
                     if own.X.shape[0] == 0:
                         return Share()
-                    if operation.raw:
+                    if raw:
                         parts = operation.parts(own, partition, n_threads)
                         return Share(*own.counts, parts, operation.digests_of(own))
                     rows = recipe.mapped(own, n_threads)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -162,37 +163,21 @@ class Columns:
         return np.array(column.to_numpy(zero_copy_only=False))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RowGroup:
-    """Loader of a row group of a Parquet file."""
+def row_group(path: str, group: int, columns: Columns) -> tuple[Any, ...]:
+    """Return rows, labels and owners of a row group of a Parquet file."""
+    from pyarrow import parquet
 
-    path: str
-    group: int
-    columns: Columns
-
-    def __call__(self) -> tuple[Any, ...]:
-        """Return rows, labels and owners."""
-        from pyarrow import parquet
-
-        with parquet.ParquetFile(self.path) as file:
-            table = file.read_row_group(self.group, columns=self.columns.names, use_threads=False)
-        return self.columns.of(table)
+    with parquet.ParquetFile(path) as file:
+        table = file.read_row_group(group, columns=columns.names, use_threads=False)
+    return columns.of(table)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ArrowBatch:
-    """Loader of a record batch of an Arrow file, mapped again by each call."""
+def arrow_batch(path: str, batch: int, columns: Columns) -> tuple[Any, ...]:
+    """Return rows, labels and owners of a record batch of an Arrow file, which is mapped again."""
+    import pyarrow as pa
 
-    path: str
-    batch: int
-    columns: Columns
-
-    def __call__(self) -> tuple[Any, ...]:
-        """Return rows, labels and owners."""
-        import pyarrow as pa
-
-        with pa.memory_map(self.path) as source, pa.ipc.open_file(source) as file:
-            return self.columns.of(file.get_batch(self.batch))
+    with pa.memory_map(path) as source, pa.ipc.open_file(source) as file:
+        return columns.of(file.get_batch(batch))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -591,7 +576,7 @@ class Partitions:
         Partitions
         """
         parquet = optional_module("pyarrow.parquet", "Partitions.from_parquet", "arrow")
-        loaders: list[RowGroup] = []
+        loaders: list[Callable[[], Any]] = []
         columns: Columns | None = None
         n_rows = 0
         for path in files_of(paths, ".parquet"):
@@ -600,7 +585,7 @@ class Partitions:
                 columns = columns_of(schema, label, features, person, weight, columns)
                 n_rows += file.metadata.num_rows
                 groups = file.num_row_groups
-            loaders += [RowGroup(path, group, columns) for group in range(groups)]
+            loaders += [partial(row_group, path, group, columns) for group in range(groups)]
         return cls._of_table(loaders, columns, n_rows)
 
     @classmethod
@@ -653,7 +638,7 @@ class Partitions:
                 f"source: got {type(source).__name__}, expected a Table or paths of Arrow files; "
                 "write a stream to a file first, as training reads rows many times"
             )
-        loaders: list[ArrowBatch] = []
+        loaders: list[Callable[[], Any]] = []
         columns: Columns | None = None
         for path in files_of(source, ".arrow"):
             with (
@@ -662,7 +647,8 @@ class Partitions:
                 pa.ipc.open_file(mapped) as file,
             ):
                 columns = columns_of(file.schema, label, features, person, weight, columns)
-                loaders += [ArrowBatch(path, i, columns) for i in range(file.num_record_batches)]
+                batches = range(file.num_record_batches)
+                loaders += [partial(arrow_batch, path, batch, columns) for batch in batches]
         known = None if n_rows is None else check.check_integer("n_rows", n_rows, 1)
         return cls._of_table(loaders, columns, known)
 

@@ -179,7 +179,6 @@ def is_compressed(path: str) -> bool:
 @contextlib.contextmanager
 def reading(file: str, *kinds: type[Exception]) -> Iterator[None]:
     """Replace errors of these kinds, which may quote cells, by one that names the file."""
-    is_damaged = False
     try:
         yield
     except TableError:
@@ -188,10 +187,8 @@ def reading(file: str, *kinds: type[Exception]) -> Iterator[None]:
         if getattr(error, "errno", None) not in (None, errno.EINVAL):
             # The system's own message: no such file, no permission, a full disk.
             raise
-        is_damaged = True
-    if is_damaged:
-        # Raised here, and not above, so that the error with the cell is not chained.
-        raise _damaged(file)
+        # A traceback would show the error with the cell, too.
+        raise _damaged(file) from None
 
 
 def _damaged(file: str) -> TableError:

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -128,9 +128,10 @@ class NpyWriter:
         np.lib.format.write_array_header_1_0(self._file, facts)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CsrRows:
-    """Loader of rows of a CSR matrix in three files, opened again by each call.
+def csr_rows(
+    data: FileRows | None, indices: FileRows | None, indptr: SomeRows, n_features: int
+) -> Any:
+    """Return rows of a CSR matrix in three files, which are opened again.
 
     Parameters
     ----------
@@ -140,34 +141,21 @@ class CsrRows:
         Row pointers, one more than rows.
     n_features : int
     """
-
-    data: FileRows | None
-    indices: FileRows | None
-    indptr: SomeRows
-    n_features: int
-
-    def __call__(self) -> Any:
-        """Return the rows, in memory."""
-        offsets = self.indptr()
-        shape = (len(offsets) - 1, self.n_features)
-        if self.data is None or self.indices is None:
-            return sparse.csr_matrix(shape, dtype=np.float32)
-        first, last = int(offsets[0]), int(offsets[-1])
-        data, indices = (np.array(one()[first:last]) for one in (self.data, self.indices))
-        return sparse.csr_matrix((data, indices, offsets - first), shape=shape)
+    offsets = indptr()
+    shape = (len(offsets) - 1, n_features)
+    if data is None or indices is None:
+        return sparse.csr_matrix(shape, dtype=np.float32)
+    first, last = int(offsets[0]), int(offsets[-1])
+    entries, columns = (np.array(one()[first:last]) for one in (data, indices))
+    return sparse.csr_matrix((entries, columns, offsets - first), shape=shape)
 
 
 def _csr_parts(maps: dict[str, Any], n_features: int, cuts: list[int]) -> list[Any]:
     """Return a loader for each part of a CSR matrix whose arrays are memory maps."""
     files = {name: FileRows.of(maps[name]) if maps[name].size else None for name in CSR_FILES}
+    parts = [SomeRows(files["indptr"], slice(start, stop + 1)) for start, stop in pairwise(cuts)]
     return [
-        CsrRows(
-            files["data"],
-            files["indices"],
-            SomeRows(files["indptr"], slice(start, stop + 1)),
-            n_features,
-        )
-        for start, stop in pairwise(cuts)
+        partial(csr_rows, files["data"], files["indices"], offsets, n_features) for offsets in parts
     ]
 
 

@@ -11,7 +11,6 @@ import logging
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, TypeVar
 
@@ -31,15 +30,10 @@ from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import DataclassT, Facts, Plan, Rows, filled
 from dpsvm_fast.validation import in_search, warn_of_weak_numbers
 
-# Logs public facts only: plans, spends and whether they are private.
+# Logs public facts only: plans, spends and whether they are private. Nothing about candidates: the
+# number of fits of a search may be secret.
 LOG = logging.getLogger("dpsvm_fast")
-
-
-def _log(message: str, *facts: str) -> None:
-    """Log public facts, but not for candidates: the number of fits of a search may be secret."""
-    if not in_search():
-        LOG.info(message, *facts)
-
+LOG.addFilter(lambda _: not in_search())
 
 # Parameters that do not affect the guarantee, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
@@ -98,13 +92,13 @@ def private_fit(estimator: PrivateEstimator, rows: Rows) -> dict[str, Any]:
     private = not (read is None or estimator.random_state is not None or learned)
     source = _core.NoiseSource(estimator.random_state)
     name = type(estimator).__name__
-    _log("%s: %s", name, plan.summary())
+    LOG.info("%s: %s", name, plan.summary())
     if rows.verbose:
         sys.stdout.write(f"{name}: {plan.summary()}\n")
     charge(ledger, events, name, private=private, **how)
     released = plan.run(rows, source)
     statement = estimator._statement(plan, released, occasion)
-    _log("%s: released, %s", name, "private" if private else "NOT PRIVATE")
+    LOG.info("%s: released, %s", name, "private" if private else "NOT PRIVATE")
     return estimator._attributes(training, released) | rows.published | {"privacy_": statement}
 
 
@@ -133,7 +127,7 @@ def charge(
         ledger.spend(
             events, label if private else f"{label}, NOT PRIVATE", unit=unit, by_age=by_age
         )
-        _log("%s: charged", label)
+        LOG.info("%s: charged", label)
 
 
 class PrivateEstimator(Released):
@@ -226,11 +220,17 @@ class PrivateEstimator(Released):
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Return the published attributes, computed from the released numbers only."""
 
-    def _occasion(self) -> Occasion:
-        """Return the facts about this fit that the statement adds to its plan."""
+    def _occasion(self, **facts: Any) -> Occasion:
+        """Return the facts about this fit that its statement needs; ``facts`` are more of them."""
         limited = getattr(self, "max_iter", None) is not None
-        uncovered = ("max_iter",) if limited else ()
-        return occasion_of(self, tests_of(type(self)), uncovered=uncovered)
+        found = {"parameters": tests_of(type(self)), "uncovered": ("max_iter",) * limited} | facts
+        without = (self._rests_on, *WITHOUT_WEIGHT)
+        found["parameters"] = tuple(name for name in found["parameters"] if name not in without)
+        if hasattr(self, "classes"):
+            found["labels"] = "read" if self.classes is None else "given"
+        if self.ledger is not None:
+            found["periods"] = self.ledger.charged
+        return Occasion(parameter=self._rests_on, **found)
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """Return the privacy statement of this fit."""
@@ -268,7 +268,7 @@ class PrivatelyTrained(PrivateEstimator, PrivateLinearClassifier):
     def _attributes(self, plan: Any, released: Any) -> dict[str, Any]:
         """Return the coefficients and intercepts."""
         found = linear_attributes(released, plan.intercept_scaling)
-        return found | {"_fitted_loss": plan.score_loss}
+        return found | {"_fitted_loss": plan.loss}
 
     def _intercept(self, share: float = INTERCEPT) -> float:
         """Return the constant feature, 0 for none; "auto" is this share of the rows' norm bound."""
@@ -474,23 +474,3 @@ def _is_limited(estimator: Any) -> bool:
         return getattr(estimator, "max_iter", None) is not None
     named = [(name, value) for one in candidates for name, value in one.get_params().items()]
     return any(name.split("__")[-1] == "max_iter" and value is not None for name, value in named)
-
-
-def occasion_of(estimator: Any, names: Iterable[str], **facts: Any) -> Occasion:
-    """Return the facts about a fit that its statement needs.
-
-    Parameters
-    ----------
-    estimator : PrivateEstimator
-    names : iterable of str
-        All parameters.
-    **facts
-        Other fields.
-    """
-    parameter = estimator._rests_on
-    others = tuple(name for name in names if name not in (parameter, *WITHOUT_WEIGHT))
-    if hasattr(estimator, "classes"):
-        facts["labels"] = "read" if estimator.classes is None else "given"
-    if estimator.ledger is not None:
-        facts["periods"] = estimator.ledger.charged
-    return Occasion(parameter=parameter, parameters=others, **facts)

@@ -66,30 +66,44 @@ _LABELS = re.compile(r"\by\b")
 _COUNTS = re.compile(r"(?<=numbers of samples): .*|((?<=shape[= ]\()|(?<=shape was \())\d+(?=,)")
 
 
-def checked_training_set(
-    estimator: Any, X: Any, y: Any, *, reset: bool = True
-) -> tuple[Any, NDArray[Any]]:
-    """Validate ``(X, y)`` and set the feature attributes of ``estimator``.
+def checked_rows(estimator: Any, X: Any, *labels: Any, reset: bool = False) -> Any:
+    """Validate ``X`` for ``estimator`` and return it for the solvers, with its labels if given.
 
-    Without ``reset`` the features must be those that the estimator already has.
+    Transformed rows may be used for training, so their rounding must not depend on the memory
+    order, which may differ for a single row.
+
+    Parameters
+    ----------
+    estimator : estimator
+    X : array-like, sparse matrix or table
+    *labels : array-like
+        The labels of a training set, if it has any.
+    reset : bool, default=False
+        Whether to set the feature attributes of ``estimator``. Otherwise the features must be those
+        that the estimator already has.
 
     Raises
     ------
     ValueError, TypeError
         Errors of scikit-learn, with all quoted data removed.
     """
-    rows, y = _validated(estimator, X, y, reset=reset)
-    return _canonical(rows), np.asarray(y)
+    X = _refused_by_type(X)
+    if any(isinstance(label, np.ma.MaskedArray) for label in labels):
+        raise InvalidTypeError("y: masked arrays are not supported; drop the masked rows first")
+    y = tuple(map(label_values, labels))
 
+    def validate() -> Any:
+        rows = _array_of(X)
+        if rows is X:
+            return validate_data(estimator, X, *y, reset=reset, **FORM)
+        # The names, which the array no longer has.
+        validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
+        if y:
+            return check_X_y(rows, *y, estimator=estimator, **FORM)
+        return check_array(rows, estimator=estimator, input_name="X", **FORM)
 
-def checked_rows(estimator: Any, X: Any, *, reset: bool = False) -> Any:
-    """Validate ``X`` for a fitted ``estimator`` and return it in the form of a training set.
-
-    With ``reset`` it is a training set without labels, which sets the features. Transformed rows
-    may be used for training, so their rounding must not depend on the memory order, which may
-    differ for a single row.
-    """
-    return _canonical(_validated(estimator, X, reset=reset))
+    found = _without_quotes(validate, X)
+    return (_canonical(found[0]), np.asarray(found[1])) if y else _canonical(found)
 
 
 def checked_outputs(estimator: Any, X: Any) -> Any:
@@ -228,26 +242,6 @@ def _refused_by_type(X: Any) -> Any:
             "X: expected numbers; dates, strings and records are not supported"
         )
     return X
-
-
-def _validated(estimator: Any, X: Any, *labels: Any, reset: bool) -> Any:
-    """Validate rows, and labels if any, against the features of ``estimator``, or set those."""
-    X = _refused_by_type(X)
-    if any(isinstance(label, np.ma.MaskedArray) for label in labels):
-        raise InvalidTypeError("y: masked arrays are not supported; drop the masked rows first")
-    y = tuple(map(label_values, labels))
-
-    def validate() -> Any:
-        rows = _array_of(X)
-        if rows is X:
-            return validate_data(estimator, X, *y, reset=reset, **FORM)
-        # The names, which the array no longer has.
-        validate_data(estimator, X, *y, reset=reset, skip_check_array=True)
-        if y:
-            return check_X_y(rows, *y, estimator=estimator, **FORM)
-        return check_array(rows, estimator=estimator, input_name="X", **FORM)
-
-    return _without_quotes(validate, X)
 
 
 def _array_of(X: Any) -> Any:
@@ -753,7 +747,7 @@ class ArrayRows:
         max_weight = float(getattr(probe, "max_weight", 1.0))
         class_weight = getattr(probe, "class_weight", None)
         if self.labelled:
-            self.X, y = checked_training_set(probe, self.X, self.y, reset=reset)
+            self.X, y = checked_rows(probe, self.X, self.y, reset=reset)
             if self.classes is None:
                 self.classes = classes_from_labels(y)
             self.codes = encoded_labels(y, self.classes)
@@ -933,17 +927,13 @@ def _person_moments(
         begun = np.stack([total[-1], square[-1]]) if len(begins) > len(ends) else 0 * begun
         weight = weights[done.start - 1 : done.stop - 1, np.newaxis]
         parts = np.maximum(weight, whole)
-        means = _towards_zero(total[: len(ends)], parts)
+        # Rounded towards zero.
+        means = np.sign(total[: len(ends)]) * (np.abs(total[: len(ends)]) // parts)
         means_of_squares = -(-square[: len(ends)] // parts)
         drawn = middle + _drawn(means_of_squares - middle)
         first += np.where(weight < whole, means, _drawn(means)).sum(axis=0)
         second += np.where(weight < whole, means_of_squares, drawn).sum(axis=0)
     return first, second, int(np.minimum(weights, whole).sum())
-
-
-def _towards_zero(numbers: NDArray[np.int64], parts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return quotients, rounded towards zero."""
-    return np.asarray(np.sign(numbers) * (np.abs(numbers) // parts))
 
 
 def _drawn(numbers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -134,7 +134,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             "learning_rate_": None if rule is None else rule.learning_rate,
             "c_": None if rule is None else rule.c,
             "lambda_": lam if plan.trainer != "output" else None,
-            "_fitted_loss": plan.score_loss,
+            "_fitted_loss": plan.loss,
         }
 
     def fitted_map(self, *, sparse_rows: bool) -> PublicMap:

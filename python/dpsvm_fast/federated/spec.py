@@ -565,7 +565,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
                 what=f"the noisy {self.aggregation} of the parties{times}",
                 size=self._first_size,
                 codec=FixedPointCodec(step=round_up(1.001 * self.max_weight / PLAIN_STEPS)),
-                local_events=(self.components.event,),
+                local_events=(self.components.sum.event,),
             )
         clip_norm = mul_up(self.data_norm, self.data_norm)
         moved = mul_up(sqrt_up(2.0), float(self.max_records if self.unit == "party" else 1))

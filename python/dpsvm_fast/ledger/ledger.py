@@ -386,7 +386,32 @@ class PrivacyLedger:
             The ledger's store is gone or damaged. Nothing may be released.
         """
         check_type("label", label, str, "a string")
-        self._whole._record(self._charges(event, unit, by_age=by_age), label)
+        charges, whole = self._charges(event, unit, by_age=by_age), self._whole
+        with whole._lock:
+            for tries in range(UNLOCKED_TRIES, -1, -1):
+                # Decided before the file is locked, and valid if nobody spends meanwhile.
+                known, decision = len(whole._records), None
+                refusal: BudgetExceededError | None = None
+                try:
+                    decision = whole._admitted(charges) if tries else None
+                except BudgetExceededError as error:
+                    refusal = error
+                with whole._up_to_date() as session:
+                    if tries and known != len(whole._records):
+                        continue
+                    if refusal is not None:
+                        raise refusal
+                    decision = decision or whole._admitted(charges)
+                    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+                    records = [
+                        SpendRecord(part, label, now, os.getpid(), names) for part, names in charges
+                    ]
+                    if session is not None:
+                        session.append(len(whole._records) + 1, records)
+                # The list must not get ahead of a commit.
+                whole._records += records
+                whole._composed = (whole._composed[0] | decision, len(whole._records))
+                return
 
     def _charges(self, event: PrivacyEvent | Events, unit: str | None, *, by_age: bool) -> Charges:
         """Return events, each with the periods that it is charged to; none for all rows.
@@ -407,34 +432,6 @@ class PrivacyLedger:
                 accepted=f"ledger.for_periods() of the {len(events)} periods so far, in order",
             )
         return [(part, (name,)) for part, name in zip(events, self._charged[::-1], strict=True)]
-
-    def _record(self, charges: Charges, label: str) -> None:
-        """Record events about the rows of their periods, or of all."""
-        with self._lock:
-            for tries in range(UNLOCKED_TRIES, -1, -1):
-                # Decided before the file is locked, and valid if nobody spends meanwhile.
-                known, decision = len(self._records), None
-                refusal: BudgetExceededError | None = None
-                try:
-                    decision = self._admitted(charges) if tries else None
-                except BudgetExceededError as error:
-                    refusal = error
-                with self._up_to_date() as session:
-                    if tries and known != len(self._records):
-                        continue
-                    if refusal is not None:
-                        raise refusal
-                    decision = decision or self._admitted(charges)
-                    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
-                    records = [
-                        SpendRecord(part, label, now, os.getpid(), names) for part, names in charges
-                    ]
-                    if session is not None:
-                        session.append(len(self._records) + 1, records)
-                # The list must not get ahead of a commit.
-                self._records += records
-                self._composed = (self._composed[0] | decision, len(self._records))
-                return
 
     @in_usual_arithmetic
     def check(

@@ -84,19 +84,19 @@ class Budget(Record):
     unit: Annotated[str, field.Options(*UNITS), field.OmitIfDefault()] = "row"
     periods: Annotated[field.Several[field.Text], field.Range(0, MAX_PERIODS)] = ()
 
-    def check(self) -> None:
-        """Refuse duplicate periods, and periods of units that span several."""
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Check that periods differ, and that no unit spans several."""
         odd = [name for name in self.periods if not _PERIOD.fullmatch(name)]
-        if odd or len(set(self.periods)) < len(self.periods):
-            raise InvalidParameterError(
-                "periods: expected different names of 1 to 40 letters, digits or any of ._:+/-, "
-                "beginning with a letter or digit"
-            )
-        if self.periods and self.unit != "row":
-            raise InvalidParameterError(
-                f"periods: a {self.unit} can have rows in several periods, each with the whole "
-                "budget; expected unit='row', or no periods"
-            )
+        yield (
+            odd or len(set(self.periods)) < len(self.periods),
+            "periods: expected different names of 1 to 40 letters, digits or any of ._:+/-, "
+            "beginning with a letter or digit",
+        )
+        yield (
+            self.periods and self.unit != "row",
+            f"periods: a {self.unit} can have rows in several periods, each with the whole budget; "
+            "expected unit='row', or no periods",
+        )
 
     def __str__(self) -> str:
         rule = ", adaptive" if self.adaptive else ""

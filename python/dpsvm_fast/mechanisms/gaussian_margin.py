@@ -410,6 +410,11 @@ class GaussianMargin(Plan):
         return self.before + self.solver.events
 
     @property
+    def n_learned(self) -> int:
+        """Number of values in one row of each matrix that a record is scored by."""
+        return self.score_loss.n_classes * (self.n_features + 1)
+
+    @property
     def n_kept(self) -> int:
         """Number of values kept for each row during training."""
         return self.n_classes

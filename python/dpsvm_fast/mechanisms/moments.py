@@ -797,7 +797,7 @@ class BalancedPlan(Plan):
     def of(cls, whole: Any, facts: Facts, plan_of: Callable[..., Plan]) -> BalancedPlan:
         """Return the plan within a budget; ``plan_of`` plans the training for a given epsilon."""
         counts = ClassCounts.before(whole, facts.n_classes)
-        spent, one = (counts.event,), replace(facts, n_features=None)
+        spent, one = (counts.sum.event,), replace(facts, n_features=None)
         like = (spent, partial(plan_of, facts=one))
         training = within_budget(whole, spent, partial(plan_of, facts=facts), like=like)
         return filled(cls, whole, class_counts=counts, training=training)
@@ -805,7 +805,7 @@ class BalancedPlan(Plan):
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:
         """Event of the class counts, then events of the training."""
-        return (self.class_counts.event, *self.training.events)
+        return (self.class_counts.sum.event, *self.training.events)
 
     @property
     def weighed_training(self) -> Any:

@@ -507,15 +507,10 @@ class SumRelease:
         return self.adjacency == "add_remove"
 
     @property
-    def event(self) -> PrivacyEvent:
-        """Privacy event of the release."""
-        return self.sum.event
-
-    @property
     def budget(self) -> dict[str, Any]:
         """Budget arguments of :meth:`NoisySum.of_multiples`."""
-        names = ("adjacency", "noise_grid", "mu", "epsilon")
-        return {name: getattr(self, name) for name in names}
+        law = {"mu": self.mu, "epsilon": self.epsilon}
+        return {"adjacency": self.adjacency, "noise_grid": self.noise_grid} | law
 
 
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.

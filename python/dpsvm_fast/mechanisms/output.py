@@ -306,7 +306,7 @@ class WeightsPlan(LinearPlan):
     @property
     def shape(self) -> tuple[int, int]:
         """Number of scores, and number of features including the constant."""
-        return (self.score_loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
+        return (self.loss.n_scores, self.n_features + (self.intercept_scaling > 0.0))
 
     @property
     def n_weights(self) -> int:
@@ -321,7 +321,7 @@ class WeightsPlan(LinearPlan):
     @property
     def n_kept(self) -> int:
         """Number of values kept for each row during training."""
-        return self.score_loss.n_classes
+        return self.loss.n_classes
 
     def release(
         self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
@@ -369,7 +369,7 @@ class WeightsPlan(LinearPlan):
         """
         sensitivity = Sensitivity.of(
             self,
-            self.score_loss,
+            self.loss,
             C=C,
             relation_factor=RELATION_FACTOR[self.adjacency],
             exact=exact,

@@ -25,13 +25,12 @@ from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.fit import (
     PrivateEstimator,
     charge,
-    occasion_of,
     private_fit,
     refuse_or_warn,
 )
 from dpsvm_fast.estimators.frames import feature_names, rows_at, sparse_table
 from dpsvm_fast.estimators.inputs import (
-    checked_training_set,
+    checked_rows,
     classes_from_labels,
     encoded_labels,
     feature_facts,
@@ -260,7 +259,7 @@ class SearchRows:
         if all(taken == "numbers" for _, taken in first):
             # Validation writes what it learns about X onto the copy.
             probe = copy.copy(search)
-            numbers, self.y = checked_training_set(probe, self.X, self.y)
+            numbers, self.y = checked_rows(probe, self.X, self.y, reset=True)
             self.published = feature_facts(probe)
             # Rows of a table keep their names for the candidates.
             self.X = self.X if "feature_names_in_" in self.published else numbers
@@ -639,7 +638,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
 
     _rests_on = "param_grid"
 
-    def _occasion(self) -> Occasion:
+    def _occasion(self, **facts: Any) -> Occasion:
         """Return facts about this search that the statement adds to its plan."""
         leaves = [leaf for candidate in self.candidates for leaf in leaf_steps(candidate, "")]
         steps = [leaf.estimator for leaf in leaves]
@@ -652,9 +651,8 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             "precision": any(map(_minimises, steps)),
             "max_iter": any(getattr(step, "max_iter", None) is not None for step in steps),
         }
-        return occasion_of(
-            self,
-            self.get_params(deep=False),
+        return super()._occasion(
+            parameters=self.get_params(deep=False),
             assumed=tuple(name for name, applies in assumed.items() if applies),
             functions=tuple(dict.fromkeys(str(leaf) for leaf in leaves if leaf.maps_by_function)),
             learned=self.learned,

@@ -134,8 +134,6 @@ class SearchPlan(Plan):
     validation_fraction: float
     n_jobs: int | None
     seeded: bool
-    # Candidates learn; the search itself does not.
-    n_learned = 0
 
     @property
     def events(self) -> tuple[PrivacyEvent, ...]:

@@ -19,7 +19,6 @@ from dpsvm_fast.certificates.record import (
     Options,
     Positive,
     Range,
-    Record,
     exactly,
     kind_of,
 )
@@ -142,29 +141,6 @@ def plain(hint: Any, *, none: bool = False) -> Entry:
     )
 
 
-@dataclass(frozen=True)
-class LossRecord(Record):
-    """Loss of a fit, which determines whether scores give probabilities.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    n_classes : int >= 2
-        Number of classes.
-    smoothing, margin : float
-        Parameters of the loss.
-    per_class : bool
-        Whether each class has its own score.
-    """
-
-    name: Annotated[str, Options(*WEIGHT_LOSSES)]
-    n_classes: Annotated[int, Range(2, MAX_CLASSES)]
-    smoothing: Positive
-    margin: NonNegative
-    per_class: bool
-
-
 def _names(where: str, record: Any, facts: Facts) -> Any:
     """Read one name for each feature, as scikit-learn stores them."""
     if not isinstance(record, list) or not all(isinstance(name, str) for name in record):
@@ -199,11 +175,6 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
             raise ModelFormatError(f"{where}: expected an array for that number of features")
         sides.append(np.full(d, number))
     return refused(checked_bounds, tuple(sides), where=f"{where}: ")
-
-
-def _loss_from(where: str, record: Any, facts: Facts) -> Loss:
-    """Read the loss of the fit."""
-    return Loss(**vars(refused(LossRecord.read, record, where=f"{where}: ")))
 
 
 def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
@@ -247,7 +218,19 @@ FLAG = plain(bool)
 
 BOUNDS = Entry(_bounds_to, _bounds_from, none=True)
 
-LOSS = Entry(lambda loss: LossRecord.of(loss).to_dict(), _loss_from)
+# The loss of a fit determines whether scores give probabilities.
+LOSS_FIELDS: Entries = {
+    "name": plain(Annotated[str, Options(*WEIGHT_LOSSES)]),
+    "n_classes": plain(Annotated[int, Range(2, MAX_CLASSES)]),
+    "smoothing": POSITIVE,
+    "margin": plain(NonNegative),
+    "per_class": FLAG,
+}
+
+LOSS = Entry(
+    lambda loss: written(LOSS_FIELDS, vars(loss)),
+    lambda where, record, _: Loss(**read_entries(LOSS_FIELDS, record, where)),
+)
 
 FOURIER = Entry(FourierFeatures.to_dict, _fourier_from, none=True)
 

@@ -745,7 +745,11 @@ def check_federated(statement: FederatedStatement) -> list[str]:
     for part in statement.rounds:
         problems += [f"{part.name}: {problem}" for problem in _round_problems(statement, part)]
     problems += _arrangement_problems(statement)
-    return problems + _local_problems(statement)
+    stated = statement.local_epsilon
+    if stated is not None:
+        holds = recomputed_events(statement.sent_events, stated, statement.delta)[2]
+        problems += failures((not holds, "local_epsilon is below that of one party's own noise"))
+    return problems
 
 
 def _count_problems(statement: FederatedStatement) -> list[str]:
@@ -923,15 +927,6 @@ def _arrangement_problems(statement: FederatedStatement) -> list[str]:
         (of_rows and statement.unit == "person", "noise in an objective protects one row"),
         (distant, "local_events contain a distance"),
     )
-
-
-def _local_problems(statement: FederatedStatement) -> list[str]:
-    """Check that a single party's noise gives the stated protection."""
-    stated = statement.local_epsilon
-    if stated is None:
-        return []
-    holds = recomputed_events(statement.sent_events, stated, statement.delta)[2]
-    return [] if holds else ["local_epsilon is below that of one party's own noise"]
 
 
 # Check of a statement of each kind, besides the total and what is inside it.
