@@ -144,7 +144,7 @@ def test_the_squares_add_up_on_every_path(
 def test_the_count_costs_what_it_says() -> None:
     mechanism = plan(centred=False, normalize=False)
     assert mechanism.count is not None
-    event = mechanism.count.event
+    event = mechanism.count.sum.event
     assert isinstance(event, GaussianEvent)
     assert event.sensitivity == 1.0
     assert event.mu**2 == pytest.approx(0.02 * mechanism.mu**2, rel=1e-9)

@@ -208,7 +208,7 @@ def left_to_training(*parts: str) -> Fault:
     """From the budget of the training only ``parts`` are taken away."""
 
     def rest(_: Any, self: PrivateLinear) -> GaussianEvent:
-        spent = sum(getattr(self, part).event.mu ** 2 for part in parts if getattr(self, part))
+        spent = sum(getattr(self, part).sum.event.mu ** 2 for part in parts if getattr(self, part))
         left = sqrt_down(self.mu**2 - spent)
         return GaussianEvent(sigma=div_up(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
 
