@@ -44,61 +44,6 @@ def pure(**changes: Any) -> PrivateKernel:
     return plan(**given | {"n_components": 100} | changes)
 
 
-def training_mu(mechanism: PrivateKernel, count: float) -> float:
-    rule = mechanism.training(count).rule
-    assert rule is not None
-    return rule.mu
-
-
-@pytest.mark.parametrize("adjacency", RELATIONS)
-@pytest.mark.parametrize("whiten", [True, False])
-def test_the_number_that_the_rule_judges_by(adjacency: str, whiten: bool) -> None:
-    mechanism = plan(adjacency=adjacency, whiten=whiten)
-    mu = training_mu(mechanism, 5e4) / (1.0 if adjacency == "add_remove" else 2.0)
-    choice = mechanism.choice(5e4)
-    # As many as the features if whitened, as the classes otherwise.
-    assert choice.signal == pytest.approx(5e4 * mu / (10 if whiten else 4), rel=1e-12)
-    largest = 0.5 if whiten else 1.0
-    assert choice.gamma == pytest.approx(min(largest, max(0.25, math.sqrt(choice.signal / 1000))))
-    rule = mechanism.training(5e4).rule
-    assert rule is not None
-    assert (rule.c, rule.n_features) == ((0.5, 2000) if whiten else (0.7, 2000))
-
-
-@pytest.mark.parametrize(("loss", "longest"), [(LOSS, 4.0), (HUBER, 8.0)])
-@pytest.mark.parametrize("epsilon", [0.5, 8.0, 1000.0])
-def test_the_path_on_features_is_bounded(loss: Loss, longest: float, epsilon: float) -> None:
-    rule = plan(loss=loss, epsilon=epsilon, kernel="rbf").training(3000.0).rule
-    assert rule is not None
-    free = dataclasses.replace(rule, lifted=False)
-    path, farther = (one.learning_rate * one.n_steps * one.pace for one in (rule, free))
-    assert path == pytest.approx(min(farther, longest))
-    # It acts where noise is small. The clip acts less then, up to a limit.
-    assert (farther > longest) == (epsilon >= 8.0)
-    assert rule.clip > free.clip or path == farther or epsilon == 1000.0
-
-
-def test_little_signal_stays_linear() -> None:
-    mechanism = plan(whiten=False)
-    mu = training_mu(mechanism, 1e5)
-    threshold = 40.0 * 4 / mu
-    assert mechanism.choice(1.001 * threshold).kernel == "rbf"
-    assert mechanism.choice(0.999 * threshold).kernel == "linear"
-    assert mechanism.choice(0.999 * threshold).gamma is None
-    # The smallest gamma just above, the largest far above.
-    assert mechanism.choice(1.001 * threshold).gamma == 0.25
-    assert mechanism.choice(1000.0 * threshold).gamma == 1.0
-
-
-def test_few_unwhitened_rows_a_feature_stay_linear() -> None:
-    wide = {"n_features": 400, "epsilon": 8.0}
-    assert plan(**wide, whiten=False).choice(3999.0).kernel == "linear"
-    assert plan(**wide, whiten=False).choice(4001.0).kernel == "rbf"
-    # Whitened rows are judged by the signal alone.
-    narrow = plan(n_features=400, epsilon=1000.0, whiten=True)
-    assert narrow.choice(3999.0).kernel == "rbf"
-
-
 def test_a_named_kernel_is_taken_whatever_the_count() -> None:
     for kernel in ("rbf", "laplacian", "linear"):
         assert plan(kernel=kernel).choice(3.0).kernel == kernel
@@ -171,18 +116,6 @@ def test_nothing_is_released_that_no_choice_needs() -> None:
     # The descent needs one whatever the kernel is.
     assert plan(**free, kernel="linear").count is not None
     assert plan().count is None
-
-
-def test_the_pure_rule() -> None:
-    mechanism = pure(centred=False, normalize=False)
-    n_weights = 201
-    mu = 0.98 * 0.1 / math.sqrt(n_weights + 1.0)
-    assert mechanism.choice(2e5).signal == pytest.approx(2e5 * mu / 2.0, rel=1e-9)
-    assert mechanism.choice(2e5).kernel == "rbf"
-    assert mechanism.choice(40.0 * 2.0 / mu * 0.999).kernel == "linear"
-    # Fewer frequencies than twenty a feature cannot do what the linear model does.
-    assert dataclasses.replace(mechanism, n_features=5).choice(2e9).kernel == "rbf"
-    assert dataclasses.replace(mechanism, n_features=6).choice(2e9).kernel == "linear"
 
 
 @pytest.mark.proof("random_features", "The rule and its budget")

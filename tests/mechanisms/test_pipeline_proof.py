@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import ndtr
 
-from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_rows
 from twins.gaussian import gaussian_delta
 
 pytestmark = pytest.mark.proof("auto_pipeline", "The statements as numbers")
@@ -89,53 +88,3 @@ def test_the_loss_of_adaptive_steps_is_normal() -> None:
     assert stats.kstest(stopped, law.cdf).pvalue > ALPHA
     shorter = stats.norm((0.97 * TOTAL) ** 2 / 2, 0.97 * TOTAL)
     assert stats.kstest(losses_of_paths(n_paths, greedy), shorter.cdf).pvalue < ALPHA
-
-
-def test_outer_products_of_neighbours_are_at_most_sqrt_2_apart() -> None:
-    rng = np.random.default_rng(7)
-    largest = 0.0
-    for d in (1, 2, 3, 10):
-        for _ in range(200):
-            u, v = rng.normal(size=(2, d))
-            u, v = (x / np.linalg.norm(x) * rng.choice([1.0, rng.uniform()]) for x in (u, v))
-            difference = np.outer(u, u) - np.outer(v, v)
-            distance = float(np.linalg.norm(difference))
-            assert distance <= (1.0 if d == 1 else math.sqrt(2.0)) + 1e-12
-            largest = max(largest, distance)
-    assert largest > 1.4
-    # Rows themselves can be 2 apart.
-    assert np.linalg.norm(np.array([1.0, 0.0]) - np.array([-1.0, 0.0])) == 2.0
-
-
-def test_symmetric_noise_has_unit_variance_in_every_direction() -> None:
-    rng = np.random.default_rng(9)
-    d = 4
-    variances = np.where(np.eye(d) > 0, 1.0, 0.5)
-    for _ in range(20):
-        direction = rng.normal(size=(d, d))
-        direction = direction + direction.T
-        direction /= np.linalg.norm(direction)
-        # <N, direction> = sum_j N_jj E_jj + 2 sum_{j<k} N_jk E_jk
-        factors = np.where(np.eye(d) > 0, direction, 2 * direction)
-        upper = np.triu(factors**2 * variances)
-        assert upper.sum() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("d", [1, 3, 17, 64, 130])
-def test_rows_for_solvers_do_not_depend_on_other_rows(d: int) -> None:
-    rng = np.random.default_rng(d)
-    X = rng.normal(size=(201, d))
-    matrix = rng.normal(size=(d, d))
-    released = ReleasedMap(rng.normal(size=d) / d, matrix)
-    public = PublicMap(data_norm=1.0, unit=True)
-    rows = mapped_rows(public, released, X, np.float64)
-    for part in (slice(0, 1), slice(3, 5), slice(200, 201), slice(1, 190)):
-        np.testing.assert_array_equal(
-            mapped_rows(public, released, X[part], np.float64), rows[part]
-        )
-    # They are the rows that the map says.
-    unit = X / np.linalg.norm(X, axis=1, keepdims=True)
-    moved = (unit - released.centre) @ matrix.T
-    np.testing.assert_allclose(
-        rows, moved / np.linalg.norm(moved, axis=1, keepdims=True), atol=1e-9
-    )
