@@ -165,26 +165,6 @@ def test_a_poor_docstring_is_noticed(site: ModuleType, monkeypatch: pytest.Monke
     assert found == {"PR01", "RT01", "EX01"}
 
 
-def test_scripts_of_formulas() -> None:
-    pytest.importorskip("sphinx")
-    pieces = _extension("scripts").pieces
-
-    def marked(text: str) -> str:
-        return "".join(
-            f"<{one.place}{marked(one.text)}>" if one.place else one.text for one in pieces(text)
-        )
-
-    for text, expected in {
-        "F_D(W) + Σ_{i in D} φ_{y_i}(x\u0303_i)": "F<_D>(W) + Σ<_i in D> φ<_y<_i>>(x\u0303<_i>)",
-        "‖W*_D‖ ≤ 2^(-k) e^{ε_j}": "‖W*<_D>‖ ≤ 2<^-k> e<^ε<_j>>",
-        "m_j^{(i)} and (1 - x)_+ and max_k": "m<_j><^(i)> and (1 - x)<_+> and max<_k>",
-        "u_k² of n_min": "u<_k>² of n<_min>",
-        "add_remove, n_samples, SVM_SGD, e^{": "add_remove, n_samples, SVM_SGD, e^{",
-        "x86_64, but 1_S and 10^-5": "x86_64, but 1<_S> and 10<^-5>",
-    }.items():
-        assert marked(text) == expected
-
-
 def test_formulas_that_cannot_be_set_are_refused() -> None:
     pytest.importorskip("sphinx")
     pytest.importorskip("latex2mathml")
@@ -193,37 +173,6 @@ def test_formulas_that_cannot_be_set_are_refused() -> None:
     for wrong in (r"\nosuchcommand x", r"\frac{a}", "x^", r"\left( a", r"a & b", r"a \\ b"):
         with pytest.raises(ValueError, match=r"\w"):
             mathml(wrong, "inline")
-
-
-def test_formulas_have_the_limits_and_spaces_of_latex() -> None:
-    pytest.importorskip("sphinx")
-    pytest.importorskip("latex2mathml")
-    mathml = _extension("formulas").mathml
-    # The range of a maximum is below it, also within brackets; a sum has both ends.
-    for latex, element in {
-        r"\left[\max_k x_k\right]": "munder",
-        r"\sum_{k<n} x": "munder",
-        r"\left(\sum_{k=1}^n x\right)": "munderover",
-        r"x_k": "msub",
-    }.items():
-        assert re.findall("<(m(?:sub|under)[a-z]*)>", mathml(latex, "block"))[0] == element
-    # A thin space between a function and a letter, none before a bracket.
-    made = mathml(r"\log x + \log(x) + \log_2(x)", "block")
-    assert re.findall('rspace="([^"]*)">log', made) == ["0.167em", "0", "0"]
-    # A prime stands beside its letter, with what is left above it.
-    assert "<msup><mrow><mi>x</mi><mo" in mathml("x'^2", "block")
-    assert "msup" not in mathml("x'", "block")
-    assert "<msub><mrow><mi>z</mi><mo" in mathml("z'_k", "block")
-    # The sign of a number, and a difference.
-    signs = re.findall(
-        "<mo([^>]*)>\u2212", mathml(r"-a + (-b) = -c - \lVert x \rVert - d", "block")
-    )
-    assert [" form" in sign for sign in signs] == [True, True, True, False, False]
-    # Norms do not grow with a sum beside them.
-    assert 'stretchy="false"' in mathml(r"\lVert x \rVert + \sum_i x", "block")
-    aligned = mathml(r"\begin{aligned} a &\sim b, \\ c &:= d; e \end{aligned}", "block")
-    assert aligned.count("<mtr>") == 2
-    assert {"\u223c", "\u2254", ";"} <= set(re.findall("<mo[^>]*>(.)</mo>", aligned))
 
 
 def test_formulas_of_pages_are_set_and_numbered_once() -> None:
@@ -243,11 +192,3 @@ def test_formulas_of_pages_are_set_and_numbered_once() -> None:
                 numbers += [number] if number else []
         assert len(numbers) == len(set(numbers)), page.name
         assert all(re.fullmatch(r"\(\d\)", number) for number in numbers), page.name
-
-
-def test_numbers_of_formulas_are_apart() -> None:
-    pytest.importorskip("sphinx")
-    pytest.importorskip("latex2mathml")
-    numbered = _extension("formulas").numbered
-    assert numbered("a = b, \\tag{3}\n") == ("a = b,\n", "(3)")
-    assert numbered("a = b") == ("a = b", "")

@@ -14,7 +14,7 @@ from benches.libraries import (
     scipy_calibration,
     sklearn_liblinear,
 )
-from benches.logistic_problem import INTERCEPT, LogisticProblem
+from benches.logistic_problem import LogisticProblem
 from benches.problem import Problem
 from benches.subjects import memory, memory_child, objective
 
@@ -104,31 +104,6 @@ def logistic_problem(n_classes: int) -> LogisticProblem:
     X = rng.normal(size=(60, 5)) + 2.0 * np.eye(n_classes, 5)[y]
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     return LogisticProblem(X, y, n_classes, 0.7)
-
-
-@pytest.mark.parametrize("n_classes", [2, 3])
-def test_gradient_by_differences(n_classes: int) -> None:
-    problem = logistic_problem(n_classes)
-    W = np.random.default_rng(9).normal(size=(problem.n_scores, 6))
-
-    def value(W: np.ndarray) -> float:
-        total = 0.5 * problem.regularization * (W**2).sum()
-        for x, label in zip(problem.X, problem.y, strict=True):
-            scores = W @ np.append(x, INTERCEPT)
-            if problem.n_scores == 1:
-                # The first class has score 0.
-                scores = np.array([0.0, scores[0]])
-            total += np.log(np.exp(scores).sum()) - scores[label]
-        return float(total)
-
-    def difference(place: tuple[int, ...]) -> float:
-        step = np.zeros_like(W)
-        step[place] = 1e-5
-        return (value(W + step) - value(W - step)) / 2e-5
-
-    numeric = np.array([[difference((k, j)) for j in range(6)] for k in range(W.shape[0])])
-    assert np.allclose(problem.gradient(W), numeric, atol=1e-7)
-    assert problem.norm_at_zero() == pytest.approx(np.linalg.norm(problem.gradient(0.0 * W)))
 
 
 @pytest.mark.parametrize("name", logistic_peers.SOLVERS)

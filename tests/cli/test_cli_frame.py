@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import errno
-import io
 import json
 import os
-import re
 import subprocess
 import sys
 import warnings
@@ -17,7 +15,6 @@ import numpy as np
 import pytest
 
 from dpsvm_fast import BudgetExceededError, InvalidParameterError, __version__
-from dpsvm_fast.cli import main
 from dpsvm_fast.ledger import PrivacyLedger
 from oracles.statements import statement_of
 
@@ -30,33 +27,6 @@ from dpsvm_fast.cli.screen import CommandError, Screen, guarded, note
 from oracles.command_line import Cli, python
 
 PLAN = ["plan", "--delta=1e-5", "--features=4", "--classes=3"]
-
-
-class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
-    encoding = "utf-8"
-
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Terminal]:
-    """Standard output becomes a terminal of some width."""
-
-    def opened(width: int = 80, *, stream: str = "stdout", **environment: str) -> Terminal:
-        for name in ("NO_COLOR", "FORCE_COLOR", "COLORTERM", "TTY_COMPATIBLE"):
-            monkeypatch.delenv(name, raising=False)
-        for name, value in (
-            {"TERM": "xterm-256color", "COLUMNS": str(width)} | environment
-        ).items():
-            monkeypatch.setenv(name, value)
-        made = Terminal()
-        monkeypatch.setattr(sys, stream, made)
-        return made
-
-    return opened
 
 
 class TestUsage:
@@ -224,18 +194,6 @@ class TestImports:
 
 
 class TestScreen:
-    def test_a_pipe_gets_aligned_text_of_any_width(self, cli: Cli) -> None:
-        screen = Screen(json=False)
-        name = "x" * 300
-        screen.say("Title", style="bold")
-        screen.table(["name", "first", "second"], [[name, 1, 22], ["b", 333, 4]])
-        screen.say("done", style="bold green")
-        lines = cli.read().out.splitlines()
-        assert lines[0] == "Title"
-        assert lines[2] == f"{name}      1      22"
-        assert lines[3] == f"{'b':<300}    333       4"
-        assert lines[4] == "done"
-
     def test_json_is_one_strict_object_and_nothing_else(self, cli: Cli) -> None:
         screen = Screen(json=True)
         screen.say("text")
@@ -265,26 +223,6 @@ class TestScreen:
         assert shown.out[:-1].replace("\n", "").isprintable()
         assert shown.err == "dpsvm-fast: a remark\n"
 
-    @pytest.mark.parametrize("width", [80, 120])
-    def test_a_terminal_gets_what_fits(self, terminal: Callable[..., Terminal], width: int) -> None:
-        stream = terminal(width, NO_COLOR="1", TERM="xterm")
-        assert main([*PLAN, "--epsilon=0.5,1,2,4", "--samples=1000"]) == 0
-        assert main([*PLAN, "--epsilon=1", "--samples=1000"]) == 0
-        text = re.sub(r"\x1b\[[\d;]*m", "", stream.getvalue())
-        assert max(map(len, text.splitlines())) <= width
-        words = " ".join(text.split())
-        assert "ratio of the two leads" in words
-        assert "Noise of weights and scores is at most this" in words
-
-    @pytest.mark.parametrize("colours", [False, True])
-    def test_colours_only_where_wanted(
-        self, terminal: Callable[..., Terminal], *, colours: bool
-    ) -> None:
-        stream = terminal(**({} if colours else {"NO_COLOR": "1"}))
-        Screen(json=False).say("holds", style="bold green")
-        assert ("32m" in stream.getvalue()) == colours
-        assert "holds" in stream.getvalue()
-
     @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
     def test_any_encoding_can_show_it(
         self, encoding: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -298,37 +236,9 @@ class TestScreen:
         assert shown.startswith("Gr")
         assert ("東京" in shown) == (encoding == "utf-8")
 
-    def test_a_bar_is_for_terminals(self, terminal: Callable[..., Terminal], cli: Cli) -> None:
-        screen = Screen(json=False)
-        with screen.progress("training", None) as advance:
-            advance(1)
-        assert not cli.read().err
-        stream = terminal(stream="stderr")
-        with screen.progress("training", None) as advance:
-            advance(1)
-            advance(2, 4)
-            # What is printed meanwhile is not swallowed by the bar.
-            sys.stdout.write("meanwhile\n")
-        assert "training" in stream.getvalue()
-        assert stream.getvalue().endswith("\x1b[?25h"), "the cursor stays hidden"
-        assert cli.read().out == "meanwhile\n"
-
 
 def math_nan() -> float:
     return float("nan")
-
-
-@pytest.mark.parametrize("width", [30, 60, 80, 200])
-def test_statements_fit_a_terminal_and_keep_their_words(
-    terminal: Callable[..., Terminal], width: int
-) -> None:
-    text = str(statement_of("pipeline pure", "add_remove"))
-    stream = terminal(width)
-    Screen(json=False).say(text)
-    shown = stream.getvalue()
-    assert shown.split() == text.split()
-    assert max(map(len, shown.splitlines())) <= max(width, max(map(len, text.split())))
-    assert shown.count("\n  - ") == text.count("\n  - ")
 
 
 def test_a_name_in_a_file_cannot_steer_the_terminal(cli: Cli) -> None:

@@ -100,6 +100,9 @@ def test_the_pipeline_is_shown_by_default(tmp_path: Path, cli: Cli) -> None:
     assert accuracies[0] > 0.8
     assert accuracies[1] > 0.88
     assert accuracies[-1] > 0.93
+    ceiling = float(re.search(r"without privacy +(0\.\d+)", shown)[1])  # type: ignore[index]
+    assert accuracies[0] < accuracies[-1] < ceiling + 0.02
+    assert "Privacy statement: PRIVATE" in shown
     assert "(PrivateLinearSVC)" in shown.splitlines()[1]
     assert "private linear, loss softmax_margin" in shown
     assert plot.read_bytes().startswith(b"\x89PNG")

@@ -113,17 +113,6 @@ def test_an_existing_certificate_is_replaced_only_when_asked(
     assert json.loads(certificate.read_text(encoding="utf-8"))["certificate"]["private"] is True
 
 
-@every_kind
-def test_verify_takes_models(models: dict[str, Path], cli: Cli, kind: str) -> None:
-    code, out, err = cli.said("verify", models[kind])
-    assert (code, err) == (0, "")
-    assert out.startswith("The certificate holds")
-    code, out, err = cli.said("verify", models[kind], "--json")
-    found = json.loads(out)
-    assert (code, err, found["holds"], found["problems"]) == (0, "", True, [])
-    assert found["promised"]["epsilon"] >= found["recomputed"]["epsilon"] * (1 - 1e-9)
-
-
 def test_a_model_that_is_not_private_is_not_to_be_signed(models: dict[str, Path], cli: Cli) -> None:
     out = cli("statement", models["seeded"])
     assert "NOT PRIVATE" in out.splitlines()[0]
@@ -144,20 +133,6 @@ def test_numbers_that_do_not_follow_are_not_shown_as_a_statement(tmp_path: Path,
     err = cli.refused("statement", path, code=1)
     assert "its numbers are inconsistent" in err
     assert err.count("\n") == 1
-
-
-def test_a_changed_model_is_refused(models: dict[str, Path], tmp_path: Path, cli: Cli) -> None:
-    record = json.loads(models["linear"].read_text(encoding="utf-8"))
-    record["model"]["attributes"]["n_features_in_"] = 5
-    path = tmp_path / "changed.json"
-    path.write_text(json.dumps(record), encoding="utf-8")
-    newer = tmp_path / "newer.json"
-    newer.write_text(json.dumps(record | {"version": 99}), encoding="utf-8")
-    for command in ("statement", "verify"):
-        for file in (path, newer):
-            err = cli.refused(command, file)
-            assert file.name in err
-            assert err.count("\n") == 1
 
 
 def test_a_signed_model_is_checked_with_its_key(

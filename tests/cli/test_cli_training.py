@@ -143,24 +143,6 @@ class TestPersons:
         assert verify(certificate).ok
         assert json.loads(certificate)["unit"] == "person"
 
-    @pytest.mark.slow
-    def test_searches_are_for_persons(self, folder: Path, cli: Cli) -> None:
-        owned(folder)
-        words = ("tune", "rows.csv", *FIT, "--grid", "margin=0.5,1", "-o", "m.json", "--json")
-        words += ("--strategy", "random_stopping")
-        record = json.loads(cli(*words, "--certificate", "c.json"))
-        assert record["unit"] == "person"
-        assert bound_to(folder / "c.json", folder / "m.json")
-
-    @pytest.mark.parametrize("model", [("objective",), ("linear", "--delta", "0")])
-    def test_noise_in_the_objective_is_for_persons(
-        self, folder: Path, cli: Cli, model: tuple[str, ...]
-    ) -> None:
-        owned(folder)
-        words = ("fit", "rows.csv", *FIT, "-o", "m.json", "--json", "--model", *model)
-        record = json.loads(cli(*words, "--class-weight", "a=2"))
-        assert record["unit"] == "person"
-
     @pytest.mark.parametrize("option", ["--person-column", "--weight-column"])
     def test_options_name_columns(self, folder: Path, cli: Cli, option: str) -> None:
         owned(folder)
@@ -213,16 +195,6 @@ class TestPersons:
         assert "row " in said
         assert "patient" not in said
         assert "4711" not in said
-
-    def test_weights_are_not_all_zero(self, folder: Path, cli: Cli) -> None:
-        owned(folder)
-        head, *lines = (folder / "rows.csv").read_text(encoding="utf-8").splitlines()
-        none = [f"{line.rpartition(',')[0]},0" for line in lines]
-        (folder / "rows.csv").write_text("\n".join([head, *none]) + "\n", encoding="utf-8")
-        cli("budget", "create", "b.budget", "--epsilon", "9", "--delta", "1e-3", "--unit", "person")
-        said = cli.stderr("fit", "rows.csv", *FIT, "-o", "m.json", "--budget", "b.budget")
-        assert "sample_weight" in said
-        assert not PrivacyLedger.open("b.budget").history
 
 
 @pytest.mark.proof("persons", "Partitions")

@@ -207,27 +207,6 @@ def bad_columns(library: str) -> dict[str, tuple[Any, str]]:
     }
 
 
-def missing(library: str) -> dict[str, Any]:
-    """Columns of numbers in which one is missing."""
-    some: list[Any] = [None, *range(11)]
-    found: dict[str, Any] = {"NaN": [np.nan, *X[1:, 2]]}
-    if library == "pandas":
-        flags = [None, True] * 6
-        found |= {kind: pd.array(some, dtype=kind) for kind in ("Int64", "UInt8", "Float32")}
-        found["boolean"] = pd.array(flags, dtype="boolean")
-        found["float16"] = np.array([np.nan, *X[1:, 2]], dtype=np.float16)
-        for kind in ("int64", "double", "bool"):
-            pytest.importorskip("pyarrow")
-            values = flags if kind == "bool" else some
-            found[f"{kind}[pyarrow]"] = pd.array(values, dtype=f"{kind}[pyarrow]")
-    else:
-        package = pytest.importorskip(library)
-        make = package.Series if library == "polars" else package.array
-        found |= {"integers": make(some), "floats": make([None, *X[1:, 2].tolist()])}
-        found["booleans"] = make([None, True] * 6)
-    return found
-
-
 @pytest.mark.sampled
 @every_main
 @every_library

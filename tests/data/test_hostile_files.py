@@ -34,7 +34,6 @@ from dpsvm_fast.data import TableSchema, open_table
 from dpsvm_fast.exceptions import InvalidParameterError, ModelFormatError, SchemaError, TableError
 from dpsvm_fast.persist import load_model, save_model
 from dpsvm_fast.verification.verify import model_document
-from oracles.command_line import python
 from oracles.reader_attacks import (
     TYPED,
     corpus,
@@ -113,25 +112,6 @@ def test_a_record_without_end_takes_no_more_than_its_share(tmp_path: Path, where
         assert expected in str(error.value)
 
     assert peak_of(refused) < 45 * MIB
-
-
-@pytest.mark.slow
-def test_a_limit_on_the_address_space_ends_in_a_typed_error(tmp_path: Path) -> None:
-    pytest.importorskip("resource")
-    path = tmp_path / "t.csv"
-    path.write_bytes(b'x,z,y\n0.5,"0.25,a\n' + ROW * 4_000_000)
-    code = (
-        "import resource, sys\n"
-        "from dpsvm_fast.data import TableError, TableSchema, open_table\n"
-        "import pyarrow.csv\n"
-        f"schema = TableSchema.from_dict({TWO.to_dict()!r})\n"
-        f"read = lambda: list(open_table({str(path)!r}, schema, max_memory=2**25).batches())\n"
-        "size = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
-        f"resource.setrlimit(resource.RLIMIT_AS, (size + {256 * MIB},) * 2)\n"
-        "try:\n    read()\nexcept TableError:\n    sys.exit(0)\nsys.exit(1)\n"
-    )
-    done = python("-c", code)
-    assert done.returncode == 0, done.stderr
 
 
 def test_longer_records_need_more_memory_and_get_it(tmp_path: Path) -> None:

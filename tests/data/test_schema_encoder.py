@@ -320,29 +320,6 @@ def test_a_mixed_table_with_gaps_to_a_saved_model(tmp_path: Path) -> None:
     assert not ledger.history
 
 
-def test_the_command_line_predicts_what_python_does(tmp_path: Path) -> None:
-    pytest.importorskip("click")
-    from dpsvm_fast.cli import main
-
-    table = people()
-    fitted = model().fit(table, table["y"])
-    save_model(fitted, tmp_path / "model.json")
-    table.drop(columns="y").to_csv(tmp_path / "new.csv", index=False)
-    names = [str(tmp_path / name) for name in ("model.json", "new.csv", "out.csv")]
-    assert main(["predict", *names[:2], "-o", names[2], "--scores", "--digits", "17"]) == 0
-    written = pd.read_csv(names[2])
-    np.testing.assert_array_equal(written["y"], fitted.predict(table))
-    np.testing.assert_array_equal(written["score_yes"], fitted.decision_function(table))
-
-
-def test_a_search_over_tables() -> None:
-    table = people(600)
-    search = PrivateGridSearch(model(), {"svc__whiten": [True, False]}, 100.0)
-    search.fit(table, table["y"])
-    assert search.score(table, table["y"]) > 0.7
-    assert search.privacy_.private
-
-
 def feeds(graph: Any, table: pd.DataFrame) -> dict[str, Any]:
     """One array for each input: text, or numbers with NaN for what is missing."""
     found = {}

@@ -94,39 +94,6 @@ def test_labels_are_not_needed_to_predict(write: Any) -> None:
         assert y is None
 
 
-def test_labels_that_are_numbers(write: Any) -> None:
-    text = "y,age,work\n+1,1.5,p\n -1.0,2,q\n"
-    X, y = open_table(write(text), schema(classes=[-1, 1])).read()
-    assert X.tolist() == ROWS
-    assert y.tolist() == [1, -1]
-    assert y.dtype == np.int64
-
-
-def test_numbers_of_single_precision(write: Any) -> None:
-    cells = [
-        "1e-50",
-        "16777217",
-        "123456789012345678901234567890",
-        "-0.0",
-        "3.4028235e38",
-        "5e-324",
-    ]
-    text = "y,age\n" + "".join(f"no,{cell}\n" for cell in cells)
-    X, _ = open_table(write(text), schema(columns={"age": {"bounds": [0, 1]}})).read()
-    np.testing.assert_array_equal(X[:, 0], np.array(cells, dtype=np.float64).astype(np.float32))
-
-
-def test_missing_cells_take_public_values(write: Any) -> None:
-    of = columns(
-        age={"bounds": [0, 100], "missing": 35},
-        work={"categories": ["p", "NA", 3], "missing": "none", "unknown": "none"},
-        smoker={"boolean": True, "missing": True},
-    )
-    text = "y,age,work,smoker\nno,,,False\nno,nan,NA,\nno,null,3.0,1\nno, NA ,x,true\n"
-    X, _ = open_table(write(text), of).read()
-    assert X.tolist() == [[35, 0, 0, 0, 0], [35, 0, 1, 0, 1], [35, 0, 0, 1, 1], [35, 0, 0, 0, 1]]
-
-
 def test_other_marks(write: Any) -> None:
     csv = {"delimiter": ";", "decimal": ",", "encoding": "latin-1", "missing_values": ["?"]}
     of = schema(csv=csv, classes=["Jürg", "Zoë"])
@@ -170,12 +137,6 @@ def test_files_without_header(write: Any) -> None:
     )
 
 
-def test_a_blank_line_in_one_column_is_a_row(write: Any) -> None:
-    path = write("age\n1\n\n3\n")
-    of = TableSchema.from_dict({"columns": {"age": {"bounds": [0, 9], "missing": 5}}})
-    assert open_table(path, of, labelled=False).read()[0].tolist() == [[1], [5], [3]]
-
-
 def test_a_label_is_no_feature(write: Any) -> None:
     path = write(TEXT)
     expected = "s.toml: columns.age: is the target and cannot be a feature: remove it"
@@ -202,16 +163,11 @@ WRONG: list[tuple[bytes | str, str]] = [
     ("y,age,work\nno,1,p\nno,s3cr3t\n", "row 2"),
     ("y,age,work\nno,1,p,s3cr3t\n", "row 1"),
     ("y,age,work\nno,1,p\nno,s3cr3t,p\n", "row 2, column 'age'"),
-    ('y,age,work\nno,"1,000",p\n', "row 1, column 'age'"),
     ('y,age,work\nno,"1,5",p\n', "row 1, column 'age'"),
     ("y,age,work\nno,2026-01-02,p\n", "row 1, column 'age'"),
     ("y,age,work\nno,true,p\n", "row 1, column 'age'"),
-    ("y,age,work\nno,1_0,p\n", "row 1, column 'age'"),
     ("y,age,work\nno,-inf,p\n", "row 1, column 'age'"),
-    ("y,age,work\nno,1e39,p\n", "row 1, column 'age'"),
     ("y,age,work\nno,1,p\nno,,p\n", "row 2, column 'age'"),
-    ("y,age,work\nno,NaN,p\n", "row 1, column 'age'"),
-    ("y,age,work\nno,1,\n", "row 1, column 'work'"),
     ("y,age,work\nno,1,p\nno,2,s3cr3t\n", "row 2, column 'work'"),
     ("y,age,work\nno,1,p\ns3cr3t,2,p\n", "row 2, column 'y'"),
     ("y,age,work\n,2,p\n", "row 1, column 'y'"),

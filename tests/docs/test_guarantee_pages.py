@@ -16,7 +16,6 @@ from dpsvm_fast import accounting
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "guarantees.md"
 CHOOSING = ROOT / "docs" / "choosing_epsilon.md"
-RELATIONS = ("add_remove", "replace_one")
 PAIRS = [(0.1, 0.0), (1.0, 1e-5), (1.0, 0.01), (4.0, 1e-3)]
 
 

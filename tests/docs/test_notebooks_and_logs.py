@@ -159,15 +159,3 @@ def test_later_steps_are_reported_too() -> None:
     model = clone(WATCHED["full batches"]).fit(ROWS, LABELS)
     model.partial_fit(ROWS, LABELS, on_step=lambda *steps: told.append(steps))
     assert told[-1] == (90, 90)
-
-
-@pytest.mark.parametrize("terminal", [False, True])
-def test_a_verbose_fit_draws_a_bar(
-    terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-    clone(WATCHED["linear"]).set_params(verbose=1).fit(ROWS, LABELS)
-    plan, *drawn, last = re.split(r"[\n\r]+", capsys.readouterr().out.rstrip("\n"))
-    assert plan.startswith("PrivateLinearSVC: ")
-    assert re.fullmatch(r"\[#{40}\] step (\d+) of \1", last)
-    assert (len(drawn) > 2) == terminal

@@ -7,7 +7,6 @@ ends the process, and never falls back to weaker noise.
 from __future__ import annotations
 
 import ctypes
-import locale
 import platform
 import subprocess
 import sys
@@ -17,7 +16,6 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dpsvm_fast import PrivacyLedger, _core, noise
@@ -160,35 +158,6 @@ def test_noise_and_spends_by_hand_are_the_same_however_a_thread_rounds(mode: int
         assert ctypes.CDLL(None).fegetround() == mode
 
 
-@LINUX
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_one_and_three_threads_agree_in_a_thread_that_rounds_otherwise(mode: int) -> None:
-    """Rows enough for workers, whose pool is started by a thread that rounds otherwise."""
-    script = f"""
-from dpsvm_fast import RandomFourierFeatures
-rows, labels = rng.normal(size=(6000, 100)), rng.integers(0, 3, 6000)
-features = RandomFourierFeatures(50, random_state=0, n_threads=3).fit(rows)
-expected = made("linear", random_state=1, n_threads=1).fit(rows, labels).coef_
-libc = ctypes.CDLL(None)
-assert libc.fesetround({mode}) == 0
-features.transform(rows)
-one, three = (
-    made("linear", random_state=1, n_threads=n).fit(rows, labels).coef_ for n in (1, 3)
-)
-assert libc.fegetround() == {mode}
-libc.fesetround(0)
-say("same" if np.array_equal(one, three) and np.array_equal(one, expected) else "different")
-"""
-    assert run(script) == [["same"]]
-
-
-def test_text_and_numbers_of_such_a_thread_are_those_of_any_other() -> None:
-    """What is refused is the arithmetic: the check itself is silent here."""
-    check_arithmetic()
-    assert np.float64(1.0) + np.float64(2.0**-60) == 1.0
-
-
 # ENOSYS and EPERM may be answered by the device file, as is tried here; others are final.
 @LINUX
 @pytest.mark.parametrize(
@@ -316,24 +285,6 @@ def test_fits_in_odd_surroundings_give_the_same_model(name: str) -> None:
     change, environment = HARMLESS[name]
     thread = "\nthread = threading.Thread(target=digest); thread.start(); thread.join()\n"
     assert run(DIGESTS + change + thread, **environment) == ordinary_digest()
-
-
-def test_what_a_decimal_comma_would_change() -> None:
-    """Whether the machine has such a language; the statement has no number of its own format."""
-    found = []
-    for name in ("de_DE.UTF-8", "fr_FR.UTF-8"):
-        try:
-            before = locale.setlocale(locale.LC_ALL)
-            locale.setlocale(locale.LC_ALL, name)
-        except locale.Error:
-            continue
-        try:
-            found.append(made("centre", epsilon=0.5).fit(X).privacy_.to_json())
-        finally:
-            locale.setlocale(locale.LC_ALL, before)
-    if not found:
-        pytest.skip("no language with a decimal comma is installed")
-    assert all('"epsilon": 0.5' in text for text in found)
 
 
 SHAPES = """

@@ -11,7 +11,6 @@ import copy
 import multiprocessing
 import pickle
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -210,20 +209,6 @@ def test_32_fits_at_once(subject: str) -> None:
     outputs(one, X)
     largest = max(released(one), key=lambda name: released(one)[name].size)
     assert len({released(other)[largest].tobytes() for other in others}) == 16
-
-
-@every_private
-def test_futures_that_are_cancelled_spend_nothing(subject: str) -> None:
-    one = made(subject)
-    with ThreadPoolExecutor(1) as pool:
-        gate = threading.Event()
-        pool.submit(gate.wait)
-        future = pool.submit(one.fit, X, Y)
-        cancelled = future.cancel()
-        gate.set()
-    assert cancelled
-    assert spent(one) == 0
-    assert fitted_names(one) == []
 
 
 @every_private

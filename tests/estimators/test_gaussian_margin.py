@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from typing import Any
 
@@ -145,33 +144,6 @@ def test_several_ellipsoids_do_what_one_cannot() -> None:
     # The own ellipsoid and the two of the other class.
     assert two.privacy_.objective.n_classes == 3
     assert verify(two.privacy_)
-
-
-RELEASED = {
-    "ellipsoids_", "precisions_", "means_", "offsets_", "classes_", "lambda_", "data_norm_",
-    "n_features_in_", "privacy_", "_fitted_loss",
-}  # fmt: skip
-
-
-@pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")
-@seeded
-@pytest.mark.parametrize("n_ellipsoids", [1, 2])
-def test_only_released_numbers_are_kept(n_ellipsoids: int) -> None:
-    X, y = rings(200)
-    changes = {"n_ellipsoids": n_ellipsoids, "noise": "gamma", "epsilon": 0.05}
-    fits = [model(**changes, random_state=seed).fit(X, y) for seed in (0, 1)]
-    assert set(vars(fits[0])) - set(fits[0].get_params()) == RELEASED
-    for name in ("ellipsoids_", "precisions_", "means_"):
-        assert (getattr(fits[0], name) != getattr(fits[1], name)).all()
-    blob = pickle.dumps(fits[0])
-    assert b"NoiseSource" not in blob
-    assert not any(value.tobytes()[4:] in blob for value in X.ravel())
-    restored = pickle.loads(blob)
-    assert (restored.predict(X) == fits[0].predict(X)).all()
-    # The statement and lambda tell nothing about the rows.
-    few = model(**changes, random_state=0).fit(X[:9] * 7.0, y[:9])
-    assert few.privacy_.to_json() == fits[0].privacy_.to_json()
-    assert few.lambda_ == fits[0].lambda_
 
 
 @pytest.mark.proof("gaussian_margin", "Constants, budgets, anchors, certificates of the code")

@@ -24,7 +24,6 @@ from dpsvm_fast.accounting import composed_epsilon, gaussian_delta
 from dpsvm_fast.certificates.events import SubsampledGaussianEvent
 from dpsvm_fast.estimators.inputs import ArrayRows
 from dpsvm_fast.exceptions import InvalidParameterError
-from estimators.test_released_attributes import RELEASED, arrays_in
 from oracles.odd_inputs import X as ROWS
 from oracles.odd_inputs import Y as LABELS
 from oracles.odd_parameters import Unread, bad_parameters
@@ -403,36 +402,6 @@ def test_many_calls_on_one_estimator_at_once(clusters: TrainingSet) -> None:
     one.partial_fit(*clusters)
 
 
-@seeded
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("noise_grid", ["exact", "float"])
-def test_everything_that_is_kept_moves_with_the_noise(
-    optimizer: str, noise_grid: str, clusters: TrainingSet
-) -> None:
-    """A tiny budget: an array with a trace of sums without noise would not change."""
-    found: list[dict[str, NDArray[Any]]] = [{}, {}]
-    for seed in (0, 1):
-        estimator = model(
-            epsilon=0.01, random_state=seed, optimizer=optimizer, noise_grid=noise_grid
-        ).fit(*clusters)
-        parameters = set(estimator.get_params())
-        assert set(vars(estimator)) - parameters <= {*RELEASED, "_continuation"}
-        arrays_in(pickle.loads(pickle.dumps(estimator)), "", found[seed])
-    # Labels are public, and moments that are not in use are empty or 0.
-    names = {name for name in found[0] if found[0][name].dtype.kind == "f" and found[0][name].any()}
-    assert {".coef_", ".intercept_"} < names
-    assert any("_continuation" in name for name in names)
-    for name in names:
-        assert (found[0][name] != found[1][name]).all(), name
-
-
-@seeded
-def test_equal_data_give_equal_continuations(clusters: TrainingSet) -> None:
-    """Negative control of the test above: with one seed the whole pickle is the same."""
-    first, second = (model(random_state=5, n_threads=n).fit(*clusters) for n in (1, 1))
-    assert pickle.dumps(vars(first)["_continuation"]) == pickle.dumps(vars(second)["_continuation"])
-
-
 def generous(**settings: Any) -> Any:
     """An estimator with a budget that nothing exhausts."""
     common = {"n_steps": 10, "ledger": PrivacyLedger(epsilon=1e4, delta=0.5, strict=False)}
@@ -441,7 +410,7 @@ def generous(**settings: Any) -> Any:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_continued_fits_refuse_the_same_parameters(optimizer: str) -> None:
-    for subject, _, name, value in bad_parameters():
+    for subject, name, value in bad_parameters():
         # Full batches have no rate.
         unused = name == "sampling_rate" and optimizer == "gd"
         if subject != "gradient" or name == "optimizer" or unused:

@@ -137,25 +137,6 @@ def test_a_row_whitened_twice_is_the_row_under_the_product(monkeypatch: Patch) -
     assert not np.allclose(ready.records.rows, other, atol=0.01)  # type: ignore[union-attr]
 
 
-@pytest.mark.proof("auto_pipeline", "Budget and paths")
-@seeded
-@each_kind
-def test_every_release_moves_with_the_noise_and_with_nothing_else(kind: str) -> None:
-    X, y = data_for(kind)
-    settings = KINDS[kind] | {"n_threads": 2}
-    first, again, other = (model(**settings, random_state=seed).fit(X, y) for seed in (1, 1, 2))
-    single = model(**KINDS[kind], random_state=1).fit(X, y)
-    for name in ("coef_", "intercept_", "centre_", "whitening_", "n_samples_"):
-        here = getattr(first, name)
-        if here is None:
-            continue
-        assert np.array_equal(here, getattr(again, name))
-        assert np.array_equal(here, getattr(single, name))
-        # A coordinate of the centre may be rounded to the same multiple, rarely.
-        assert np.mean(here != getattr(other, name)) > 0.9
-    assert not first.privacy_.private
-
-
 @each_kind
 def test_the_scores_are_the_documented_formula(kind: str) -> None:
     X, y = data_for(kind)

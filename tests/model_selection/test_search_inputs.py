@@ -70,7 +70,7 @@ def repeated(case: Case) -> tuple[Any, Any]:
 def test_accepted_data_give_a_model(strategy: str, name: str) -> None:
     case = ACCEPTED[name]
     if name == "more features than rows":
-        case = Case(case.numbers, np.asarray(case.rows)[:, :2000])
+        case = Case(np.asarray(case.rows)[:, :2000])
     fitting = made(strategy, **case.settings)
     rows, labels = repeated(case) if strategy == "partition" else (case.rows, case.labels)
     fitting.fit(rows, labels)
@@ -103,7 +103,7 @@ OWN: list[tuple[str, tuple[Any, ...]]] = [
 ]
 NAMES = ("epsilon", "delta", "adjacency", "ledger", "random_state", "verbose")
 PARAMETERS = [
-    *((name, value) for _, name, value in SHARED if name in NAMES),
+    *((name, value) for name, value in SHARED if name in NAMES),
     *((name, value) for name, values in OWN for value in values),
 ]
 

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.exceptions import NotFittedError
 
 import dpsvm_fast as dp
 from dpsvm_fast.plotting.displays import EllipsoidDisplay
@@ -40,17 +39,6 @@ def test_ellipses_are_level_sets_of_the_released_forms() -> None:
         assert np.allclose(display.centres_[j].get_xydata()[0], model.means_[c, m])
 
 
-def test_regions_are_decisions() -> None:
-    model = fitted()
-    display = EllipsoidDisplay.from_estimator(model)
-    assert display.points_ == []
-    X = rows()[0]
-    inside, outside = (region.get_path() for region in display.regions_)
-    assert (inside.contains_points(X) == (model.predict(X) == "in")).mean() > 0.98
-    # The square around it, with a hole.
-    assert (outside.codes == outside.MOVETO).sum() == 2
-
-
 def test_rows_are_drawn_only_where_they_are_passed() -> None:
     X, y = rows()
     display = EllipsoidDisplay.from_estimator(fitted(), X[:50], y=y[:50])
@@ -63,19 +51,3 @@ def test_rows_are_drawn_only_where_they_are_passed() -> None:
 def test_a_seeded_model_says_that_it_is_not_private() -> None:
     display = EllipsoidDisplay.from_estimator(fitted(random_state=1))
     assert "NOT PRIVATE" in display.ax_.get_title()
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    X, y = rows()
-    with pytest.raises(TypeError, match="model: got ObjectivePerturbationSVC"):
-        EllipsoidDisplay.from_estimator(dp.ObjectivePerturbationSVC())  # type: ignore[arg-type]
-    with pytest.raises(NotFittedError):
-        EllipsoidDisplay.from_estimator(dp.PrivateGaussianMarginClassifier())
-    with pytest.raises(dp.InvalidParameterError, match=r"model: got '?3 features"):
-        EllipsoidDisplay.from_estimator(fitted(3, data_norm=2.0))
-    with pytest.raises(dp.InvalidParameterError, match="level"):
-        EllipsoidDisplay.from_estimator(fitted(), level=0.0)
-    with pytest.raises(dp.InvalidParameterError, match="X: got"):
-        EllipsoidDisplay.from_estimator(fitted(), X[:, :1])
-    with pytest.raises(dp.InvalidParameterError, match="y: expected"):
-        EllipsoidDisplay.from_estimator(fitted(), X, y=y[:-1])

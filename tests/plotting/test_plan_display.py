@@ -60,19 +60,3 @@ def test_shares_add_up_to_the_budget(
         np.testing.assert_allclose(heights[0, 0], 100.0 * first.mu_share)
     unit = display.ax_.get_ylabel()
     assert ("mu" in unit) == (display.plans[0].mu is not None)
-
-
-def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(TypeError, match="plans: got int"):
-        NoisePlanDisplay.from_plans([1])  # type: ignore[list-item]
-    with pytest.raises(dp.InvalidParameterError, match="plans"):
-        NoisePlanDisplay.from_plans([])
-    with pytest.raises(dp.InvalidParameterError, match="plans: expected the same n_samples"):
-        NoisePlanDisplay.from_plans([*plans(), *plans(99)])
-    with pytest.raises(dp.InvalidParameterError, match="plans: expected one plan for each epsilon"):
-        NoisePlanDisplay.from_plans(plans() * 2)
-    with pytest.raises(dp.InvalidParameterError, match="kind"):
-        NoisePlanDisplay.from_plans(plans(), kind="noise")
-    with pytest.raises(dp.InvalidParameterError, match="plans: got 'plans without n_samples'"):
-        NoisePlanDisplay.from_plans(plans(None))
-    assert NoisePlanDisplay.from_plans(plans(None), kind="budget").bars_
