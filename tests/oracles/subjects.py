@@ -23,6 +23,7 @@ from oracles.watching import fitted_names
 CLASSES = {"classes": range(3)}
 # With less, most of what follows from twelve rows is a public default.
 RICH = {"epsilon": 50.0}
+BOUNDS = {"bounds": (-3, 3)}
 DIRECTIONS = {"bounds": "unit_norm"}
 KERNEL = CLASSES | {"kernel": "rbf", "n_components": 20}
 
