@@ -36,6 +36,9 @@ const MAX_NUMBERS: usize = 1 << 26;
 const POINTS: usize = 40;
 /// Largest number of successive Newton steps without progress.
 const IDLE: usize = 15;
+/// Relative change of the distance from a point below which only rounding moves it: more Newton steps
+/// are lost on it.
+const STILL: f64 = 1e-6;
 /// Relative error of the dual objective.
 const ROUNDING: f64 = 1e-13;
 /// The first width, in units of an open row's part of the gap; most of these rows settle.
@@ -182,7 +185,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
 
     /// The next proximal point.
     fn point(&mut self, dual: &[f64], target: f64, interrupt: &dyn Interrupt) -> Result<Found> {
-        let (mut least, mut idle) = (f64::INFINITY, 0);
+        let (mut least, mut last, mut idle) = (f64::INFINITY, f64::INFINITY, 0);
         loop {
             let sigma = self.problem.cost / self.width;
             let found = self.pass(dual, Some(sigma), interrupt)?;
@@ -194,11 +197,13 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             least = least.min(off);
             if self.left == 0
                 || idle == IDLE
+                || (off - last).abs() <= STILL * off
                 || (off <= close && mismatch <= found.gap.max(0.1 * target))
             {
                 return Ok(found);
             }
             self.left -= 1;
+            last = off;
             let mut direction = mapped(&gradient, |g| -g)?;
             let rows = mapped(&found.free, |at| self.near[*at as usize])?;
             let system = System::new(self.problem, self.layout, interrupt);
