@@ -215,6 +215,7 @@ const PART_ROWS: usize = 512;
 const AHEAD: usize = 4;
 
 /// Some rows, packed apart from the others.
+#[derive(Default)]
 struct Packed<'p> {
     order: &'p [u32],
     rows: RowBuffer,
@@ -224,16 +225,16 @@ struct Packed<'p> {
 impl Pack<'_, '_> {
     /// Packs parts of the rows on `pool` and joins them, a few at a time: no second copy of all.
     fn in_parallel(&mut self, pool: &ThreadPool) -> Result<()> {
-        let wave = PART_ROWS * 2 * pool.current_num_threads();
-        for orders in self.order.chunks(wave) {
-            let mut parts: Vec<Packed<'_>> = orders
-                .chunks(PART_ROWS)
-                .map(|order| Packed {
-                    order,
-                    rows: RowBuffer::default(),
-                    start: Vec::new(),
-                })
-                .collect();
+        let wave = 2 * pool.current_num_threads();
+        let mut orders = self.order.chunks(PART_ROWS).peekable();
+        let mut parts = collected((0..wave).map(|_| Packed::default()))?;
+        while orders.peek().is_some() {
+            for part in &mut parts {
+                part.order = orders.next().unwrap_or(&[]);
+                part.rows.index.clear();
+                part.rows.value.clear();
+                part.start.clear();
+            }
             let (rows, dense) = (self.rows, self.dense);
             each_block(Some(pool), &mut parts, self.interrupt, |part| {
                 dispatch(Pack {
@@ -246,18 +247,20 @@ impl Pack<'_, '_> {
                     interrupt: &Never,
                 })
             })?;
+            let mut before = self.packed.value.len();
             for part in &parts {
-                self.join(part)?;
+                self.start.extend(part.start.iter().map(|end| before + end));
+                before += part.rows.value.len();
             }
+            let (RowBuffer { index, value }, spare) = (&mut *self.packed, self.spare);
+            let mut all = parts.iter().map(|part| &part.rows);
+            let mut own = all.clone();
+            let (values, indices) = pool.join(
+                || all.try_for_each(|rows| append_sparing(value, &rows.value, spare)),
+                || own.try_for_each(|rows| append_sparing(index, &rows.index, spare)),
+            );
+            values.and(indices)?;
         }
-        Ok(())
-    }
-
-    fn join(&mut self, part: &Packed<'_>) -> Result<()> {
-        let before = self.packed.value.len();
-        append_sparing(&mut self.packed.value, &part.rows.value, self.spare)?;
-        append_sparing(&mut self.packed.index, &part.rows.index, self.spare)?;
-        self.start.extend(part.start.iter().map(|end| before + end));
         Ok(())
     }
 }

@@ -26,13 +26,12 @@ const LOOSEST: f64 = 0.03;
 /// Relative residual and products at most of one application of the preconditioner.
 const INNER_SHARE: f64 = 0.2;
 const INNER_PRODUCTS: usize = 20;
-/// Products of one step after which the preconditioner counts as bad; two to five are usual. Where
-/// it takes six, plain conjugate gradients take no more, without the products over the sample.
+/// Products of one step to [`LOOSEST`] after which the preconditioner counts as bad; two to five are usual.
+/// Where it takes six, plain conjugate gradients take no more, without the products over the sample.
 const PATIENCE: usize = 6;
-/// Steps of sparse rows with one score whose gradient may come in single precision, and the share of the first norm that
-/// is left to be expected after such a step at least.
-const ROUGH_STEPS: u64 = 3;
-const ROUGH_SHARE: f64 = 1e-3;
+/// Share of the first norm that is left to be expected at least after a step of sparse rows with one
+/// score, where the gradient there comes in single precision.
+const ROUGH_SHARE: f64 = 1e-4;
 /// Largest number of step lengths tried in one search.
 const MAX_LENGTHS: usize = 60;
 /// Lengths tried before any that lowers J will do.
@@ -68,6 +67,8 @@ pub struct NewtonSearch<'p, P: Passes> {
     /// Whether the next gradients may be in single precision: nothing is certified by them.
     rough: bool,
     interrupt: &'p dyn Interrupt,
+    /// Norm of the gradient at the last step, and the scale of its linear system.
+    last: (f64, f64),
 }
 
 impl<'p, P: Passes> NewtonSearch<'p, P> {
@@ -98,6 +99,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
             rows: RowSample::new(problem.len(), problem.len()),
             nesting,
             inverse: None,
+            last: (0.0, 0.0),
             problem,
             passes,
             interrupt,
@@ -262,10 +264,19 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
 
     /// Approximate Newton direction.
     fn direct(&mut self, point: &NewtonPoint, first: f64) -> Result<()> {
-        let relative = (point.norm / first).sqrt();
+        let mut relative = (point.norm / first).sqrt();
         let enough = 0.3 * self.problem.target / point.norm;
+        // What the last linear system did not foresee falls with the square of the norm. Where it will hardly
+        // matter next, this step is made the last one.
+        let (before, scale) = self.last;
+        let foreseen = point.gradient.iter().zip(&self.rooms[0].residual);
+        let missed: f64 = foreseen.map(|(g, r)| (g + scale * r.wide()).powi(2)).sum();
+        let bent = missed.sqrt() * point.norm / (before * before);
+        if bent <= 2.0 * enough {
+            relative = 0.0;
+        }
         let share = relative.min(LOOSEST).max(enough).min(0.5);
-        self.rough &= self.found.steps <= ROUGH_STEPS && share * point.norm > ROUGH_SHARE * first;
+        self.rough &= share * point.norm > ROUGH_SHARE * first;
         let (rows, problem) = (self.rows, self.problem);
         let weight = |row: usize| problem.weight.get(row).map_or(1.0, |w| *w as f32);
         let curvature = |row| self.passes.curvature(row) * weight(row);
@@ -274,24 +285,23 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
             self.inverse = SampleInverse::new(self.passes.store(), curvature, sample)?;
         }
         // Into the range of single precision, by a power of two.
-        let top = point
-            .gradient
-            .iter()
-            .fold(0.0, |top: f64, g| top.max(g.abs()));
+        let gradient = &*point.gradient;
+        let top = gradient.iter().fold(0.0, |top: f64, g| top.max(g.abs()));
         let narrow = size_of::<P::Narrow>() < size_of::<f64>() && top > 0.0;
         let exponent = if narrow { libm::frexp(top).1 } else { 0 };
         let (down, up) = (libm::ldexp(1.0, -exponent), libm::ldexp(1.0, exponent));
-        for (right, g) in self.rooms[0].residual.iter_mut().zip(&point.gradient) {
+        for (right, g) in self.rooms[0].residual.iter_mut().zip(gradient) {
             *right = P::Narrow::near(-g * down);
         }
         self.conjugate_gradients(0, rows, share, MAX_PRODUCTS)?;
+        self.last = (point.norm, up);
         for (direction, x) in self.direction.iter_mut().zip(&self.rooms[0].x) {
             *direction = x.wide() * up;
         }
         // Rounding in single precision could spoil the sign; the gradient itself never does.
-        if dot(&self.direction, &point.gradient) >= 0.0 {
+        if dot(&self.direction, gradient) >= 0.0 {
             let length = -1.0 / (rows.share * self.problem.lambda);
-            for (direction, g) in self.direction.iter_mut().zip(&point.gradient) {
+            for (direction, g) in self.direction.iter_mut().zip(gradient) {
                 *direction = length * g;
             }
         }
@@ -323,7 +333,7 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
         }
         let mut nested = self.nesting && !sampled;
         room.x.fill(P::Narrow::default());
-        let goal = share * norm(&room.residual);
+        let right = norm(&room.residual);
         let mut energy = self.begin(room, nested)?;
         for products in 1..=most {
             let curvature =
@@ -337,10 +347,11 @@ impl<'p, P: Passes> NewtonSearch<'p, P> {
                 break;
             }
             let step = energy / curvature;
-            if room.advance(step) <= goal {
+            let left = room.advance(step) / right;
+            if left <= share {
                 break;
             }
-            if nested && products == PATIENCE {
+            if nested && products == PATIENCE && left > LOOSEST {
                 // The sample tells too little about the rest; starts anew without it.
                 (nested, self.nesting) = (false, false);
                 energy = self.begin(room, nested)?;

@@ -134,11 +134,7 @@ pub struct RowSample {
 impl RowSample {
     /// The first `rows` of `n`.
     pub fn new(rows: usize, n: usize) -> Self {
-        let share = if rows == n {
-            1.0
-        } else {
-            rows as f64 / (n as f64).max(1.0)
-        };
+        let share = rows.max(1) as f64 / n.max(1) as f64;
         Self { rows, share }
     }
 }
