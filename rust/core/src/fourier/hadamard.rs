@@ -130,13 +130,7 @@ mod tests {
             let mut fast = x.clone();
             dispatch(Transform(&mut fast));
             for i in (0..p).step_by(1 + p / 64) {
-                let sign = |j: usize| {
-                    if (i & j).count_ones().is_multiple_of(2) {
-                        1.0
-                    } else {
-                        -1.0
-                    }
-                };
+                let sign = |j: usize| 1.0 - 2.0 * f64::from((i & j).count_ones() % 2);
                 let exact: f64 = x.iter().enumerate().map(|(j, x)| sign(j) * x).sum();
                 assert_eq!(fast[place(p, i)], exact);
             }

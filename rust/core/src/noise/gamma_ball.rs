@@ -44,11 +44,8 @@ pub fn gamma_ball(
     };
     if size <= 1 {
         // In one dimension the sphere is {-1, 1}.
-        let sign = if task.stream(RADIUS_STEP + 1).random() {
-            1.0
-        } else {
-            -1.0
-        };
+        let positive: bool = task.stream(RADIUS_STEP + 1).random();
+        let sign = if positive { 1.0 } else { -1.0 };
         return filled(size, sign * radius);
     }
     let mut vector = fill_blocks(task, 1, size, n_threads, interrupt, |stream, block| {

@@ -53,6 +53,11 @@ fn prefers_dense(non_zero: usize, entries: usize, classes: usize) -> bool {
 /// Rows whose non-zero entries are counted to choose a layout.
 const DENSITY_SAMPLE: usize = 1024;
 
+/// Number of non-zero entries of some rows.
+fn non_zeros(rows: &Rows<'_>, order: &[u32]) -> usize {
+    order.iter().map(|i| rows.count_non_zero(*i as usize)).sum()
+}
+
 impl<'a> Store<'a> {
     /// The rows of `rows` in an order drawn from the public `seed`.
     ///
@@ -73,10 +78,7 @@ impl<'a> Store<'a> {
         // The rows lie in random order, so the first ones are a fair sample of the density. Only
         // the layout and the room reserved depend on it.
         let sample = n.min(DENSITY_SAMPLE);
-        let seen: usize = order[..sample]
-            .iter()
-            .map(|i| rows.count_non_zero(*i as usize))
-            .sum();
+        let seen = non_zeros(&rows, &order[..sample]);
         let entries = n * rows.n_columns();
         let non_zero = (seen as f64 * (n as f64 / sample.max(1) as f64) * 1.03) as usize;
         let dense = prefers_dense(non_zero, entries, classes);
@@ -127,17 +129,22 @@ impl<'a> Store<'a> {
         }
     }
 
-    /// Multiplications of the scores of one average row.
+    /// Multiplications of the scores of one of the first rows, on average: the same with and without a
+    /// copy, whether rows come as CSR or not.
     pub fn touched(&self, padded_classes: usize) -> usize {
-        let entries = match self {
-            Self::Dense { columns, .. } => *columns,
-            Self::Sparse(rows) => rows.value.len() / rows.lengths().len().max(1),
-            Self::View {
-                rows, dense: false, ..
-            } => rows.n_stored() / rows.n_rows().max(1) + 1,
-            Self::View { rows, .. } => rows.n_columns(),
+        let (seen, rows) = match self {
+            Self::Dense { columns, .. } => (*columns, 1),
+            Self::View { rows, dense, .. } if *dense => (rows.n_columns(), 1),
+            Self::Sparse(rows) => {
+                let sample = rows.lengths().len().min(DENSITY_SAMPLE);
+                (rows.start[sample], sample)
+            }
+            Self::View { rows, order, .. } => {
+                let sample = order.len().min(DENSITY_SAMPLE);
+                (non_zeros(rows, &order[..sample]), sample)
+            }
         };
-        entries * padded_classes
+        padded_classes * (seen / rows.max(1))
     }
 
     /// Entries of the longest row, or a bound of it.

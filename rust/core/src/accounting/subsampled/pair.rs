@@ -219,12 +219,7 @@ impl Pair {
             return 8.0 * ULP * (loss.abs() + 2.0);
         }
         let a = u * self.inverse;
-        let size = a.abs() + 2.0 * self.half + 8.0;
-        let size = if self.log_odds.is_finite() {
-            size + self.log_odds.abs()
-        } else {
-            size
-        };
+        let size = a.abs() + 2.0 * self.half + 8.0 + self.finite_odds();
         if self.replace {
             return 8.0 * ULP * (self.weight(a) + self.weight(-a)) * size;
         }
@@ -254,12 +249,7 @@ impl Pair {
 
     /// Bound on the terms that a position is the sum of, next to itself.
     pub(super) fn shift(&self) -> f64 {
-        let odds = if self.log_odds.is_finite() {
-            self.log_odds.abs()
-        } else {
-            0.0
-        };
-        self.inverse + self.noise * (1.0 + odds)
+        self.inverse + self.noise * (1.0 + self.finite_odds())
     }
 
     /// `(to - from) / z` for the distance of two positions.
@@ -286,12 +276,13 @@ impl Pair {
 
     /// Bound on the exponents of which the ratio of both laws is computed at `u`.
     fn exponents(&self, u: f64) -> f64 {
-        let odds = if self.log_odds.is_finite() {
-            self.log_odds.abs()
-        } else {
-            0.0
-        };
-        u.abs() * self.inverse + self.half + odds
+        u.abs() * self.inverse + self.half + self.finite_odds()
+    }
+
+    /// Size of the logarithm of the odds, 0 where every record joins.
+    fn finite_odds(&self) -> f64 {
+        let size = self.log_odds.abs();
+        if size.is_finite() { size } else { 0.0 }
     }
 
     /// Upper bounds on the masses above `u` under both laws.

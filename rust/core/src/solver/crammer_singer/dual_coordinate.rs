@@ -258,7 +258,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             if self.passes > 0 {
                 active.shuffle(&mut self.order);
             }
-            self.work += active.len() * self.problem.store.touched(self.problem.classes);
+            self.work += active.len() * self.problem.touched;
             latest = dispatch(Epoch {
                 problem: self.problem,
                 layout: self.layout,
@@ -282,7 +282,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     /// Whether the rough stage leaves so many rows inside that proximal points are cheaper. They cost
     /// passes too, and building and factoring their system.
     fn endless(&self, inside: usize) -> bool {
-        let pass = (self.problem.len() * self.problem.store.touched(self.problem.classes)).max(1);
+        let pass = (self.problem.len() * self.problem.touched).max(1);
         let (k, d) = (self.problem.classes as f64, self.problem.columns as f64);
         let system = (k * d).powi(3) / (48.0 * pass as f64) + d / (37.0 * k);
         let spent = self.work as f64 / pass as f64 * inside as f64 / self.problem.len() as f64;
@@ -300,7 +300,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         let (before, last) = rounds[rounds.len() - 1 - LOOK_BACK];
         let rounding = NARROW * self.problem.cost * inside as f64;
         let stalled = gap <= rounding && gap > STALLED * last;
-        let worth = LOOK_BACK * self.problem.store.touched(self.problem.classes);
+        let worth = LOOK_BACK * self.problem.touched;
         stalled || (now <= self.largest && (before - now) * ROW_VALUE <= worth)
     }
 

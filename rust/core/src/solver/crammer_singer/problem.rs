@@ -73,6 +73,8 @@ pub struct Problem<'a> {
     pub square: Vec<f64>,
     /// Number of classes.
     pub classes: usize,
+    /// Multiplications of the scores of a row, on average.
+    pub touched: usize,
     /// Entries of a row, the intercept included.
     pub columns: usize,
     /// C in the solver's units: `C 4^e`.
@@ -120,6 +122,7 @@ impl<'a> Problem<'a> {
             *square = if *cost == 0.0 { 0.0 } else { *square };
         }
         Ok(Self {
+            touched: store.touched(classes),
             store,
             label,
             square,
