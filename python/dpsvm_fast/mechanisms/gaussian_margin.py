@@ -411,8 +411,8 @@ class GaussianMargin(Plan):
 
     @property
     def n_learned(self) -> int:
-        """Number of values in one row of each matrix that a record is scored by."""
-        return self.score_loss.n_classes * (self.n_features + 1)
+        """Number of learned values: the coordinates of all matrices."""
+        return self.n_matrices * n_coordinates(self.n_features)
 
     @property
     def n_kept(self) -> int:
