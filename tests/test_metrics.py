@@ -336,6 +336,11 @@ def test_weights_count_as_in_scikit_learn_up_to_a_full_row(adjacency: str) -> No
     assert "max_weight" in found.privacy_.occasion.parameters
 
 
+def test_one_metric_needs_no_list() -> None:
+    X, y = sample(50, np.random.default_rng(0))
+    assert evaluate(Scored(), X, y, metrics="accuracy").metrics == ("accuracy",)
+
+
 @pytest.mark.filterwarnings("ignore::dpsvm_fast.NotPrivateWarning")
 @pytest.mark.parametrize("adjacency", RELATIONS)
 def test_persons_of_one_row_count_like_rows_and_others_once(adjacency: str) -> None:
@@ -802,6 +807,26 @@ def test_every_certificate_holds_and_every_text_and_json_is_written(
     assert "evaluated data" in found.privacy_.protected
     json.dumps(found.to_dict(), allow_nan=False)
     assert str(found).startswith("PRIVATE, epsilon = 1")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("clip_norm", 0.5),
+        ("relation_factor", 1.2),
+        ("sigma", 0.5),
+        ("shape", [2, 8]),
+        ("what", "the sum of the rows"),
+        ("name", "centre"),
+    ],
+)
+def test_a_forged_certificate_does_not_hold(field: str, value: Any) -> None:
+    X, y = sample(30, np.random.default_rng(0))
+    record = evaluate(Scored(), X, y).privacy_.to_dict()
+    record["parts"][2][field] = value
+    if field in ("clip_norm", "sigma"):
+        record["parts"][2]["contribution"] = value if field == "clip_norm" else 1.0
+    assert not verify(record).ok
 
 
 def test_a_private_model_on_the_rows_it_was_trained_on() -> None:

@@ -69,6 +69,13 @@ def test_softmax_replaced(row: dict[str, Any]) -> None:
     assert true * (1 - REFERENCE_ERROR) <= sigma <= true * (1 + CLOSED_ERROR)
 
 
+def test_softmax_replaced_takes_the_law_of_two_copies_where_it_is_smaller() -> None:
+    row = {"classes": 100, "epsilon": 1.0, "delta": 1e-05, "c0": 0.1}
+    sigma, _ = given("softmax", 100, row, replace_one=True)
+    true = 14.950883280778054
+    assert true * (1 - REFERENCE_ERROR) <= sigma <= true * (1 + CLOSED_ERROR)
+
+
 @pytest.mark.parametrize("law", ["huber", "logistic"])
 @pytest.mark.parametrize("row", points("gaussian", "one_vs_rest_add_remove"))
 def test_one_vs_rest(row: dict[str, Any], law: str) -> None:
@@ -141,8 +148,29 @@ def test_softmax_tails_against_high_precision(epsilon: float, sigma: float) -> N
         assert log <= float(true) + 1e-9 + 1e-12 * abs(float(true))
 
 
+def test_weston_watkins_with_two_classes_is_the_gaussian_mechanism() -> None:
+    delta = _core.objective_delta("weston_watkins", 2, 1.0, 2.0, None, 0.0, False)
+    assert delta == pytest.approx(_core.gaussian_delta(1.0, math.sqrt(2.0)), rel=1e-11)
+
+
+def test_one_score_replaced() -> None:
+    delta = _core.objective_delta("huber", 1, 1.0, 5.0, None, 0.25, True)
+    wanted = _core.gaussian_delta(0.75, 2.5) + 2 * _core.gaussian_delta(0.75, 5.0)
+    assert wanted <= delta <= wanted * (1 + 1e-11)
+
+
 def test_epsilon_below_the_jacobian_costs_at_least_its_excess() -> None:
     for law, n_scores in [("softmax", 3), ("huber", 1), ("logistic", 2), ("weston_watkins", 3)]:
         far = _core.objective_delta(law, n_scores, 0.5, 1e7, None, 0.8, False)
         assert far == pytest.approx(-math.expm1(-0.3), rel=1e-5)
         assert far >= -math.expm1(-0.3)
+
+
+def test_the_joint_bound_is_used_where_it_is_smaller() -> None:
+    kappa, jacobian = 0.5, 9 * math.log1p(0.05)
+    plain = _core.objective_sigma("softmax", 10, 2.0, 1e-5, None, None, jacobian, False)
+    sigma = _core.objective_sigma("softmax", 10, 2.0, 1e-5, kappa, None, None, False)
+    # 3.934 and 3.291: the noise without any Jacobian would be 3.135.
+    assert plain == pytest.approx(3.934, abs=2e-3)
+    assert 3.135 < sigma < 0.85 * plain
+    assert _core.objective_delta("softmax", 10, 2.0, sigma, kappa, None, False) <= 1e-5

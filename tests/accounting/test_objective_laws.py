@@ -6,10 +6,13 @@ kappa = row norm^2 / (regularization * temperature); sigma is in units of the ro
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dpsvm_fast import _core
 from oracles import objective_law as twin
@@ -248,3 +251,85 @@ def test_the_step_to_many_pairs_costs_little_noise() -> None:
             sigma_of("weston_watkins", k, epsilon, delta, jacobian=0.0) / k for k in (49, 50)
         )
         assert few <= many <= 1.015 * few
+
+
+CLOSED = [("softmax", 3), ("softmax", 20), ("huber", 1), ("logistic", 1), ("huber", 4)]
+CLOSED += [("weston_watkins", 3)]
+laws = st.sampled_from(CLOSED)
+# Rounding outward may cost this much in order.
+SLACK = 1.0 + 1e-9
+
+
+@settings(max_examples=25)
+@given(
+    laws,
+    st.floats(0.05, 4.0),
+    st.floats(0.3, 30.0),
+    st.floats(0.0, 2.0),
+    st.floats(1.0, 3.0),
+    st.booleans(),
+)
+def test_delta_falls_with_epsilon_and_noise_and_grows_with_the_jacobian(
+    law: tuple[str, int], epsilon: float, sigma: float, c0: float, factor: float, replace_one: bool
+) -> None:
+    same = {"replace_one": replace_one}
+    base = delta_of(*law, epsilon, sigma, jacobian=c0, **same)
+    assert delta_of(*law, factor * epsilon, sigma, jacobian=c0, **same) <= base * SLACK
+    assert delta_of(*law, epsilon, factor * sigma, jacobian=c0, **same) <= base * SLACK
+    assert delta_of(*law, epsilon, sigma, jacobian=factor * c0, **same) * SLACK >= base
+    more = (law[0], law[1] + 1)
+    # The bound of one replaced score is a sum of two laws and, above a tenth, not the least.
+    if law[1] > 1 or not replace_one:
+        assert delta_of(*more, epsilon, sigma, jacobian=c0, **same) * SLACK >= base
+
+
+@pytest.mark.parametrize("law", [("logistic", 1), ("softmax", 2), ("logistic", 3)])
+@pytest.mark.parametrize(("epsilon", "kappa"), [(0.0, 4.0), (0.3, 4.0), (0.6, 1.0)])
+def test_delta_falls_with_the_noise_at_a_fixed_curvature(
+    law: tuple[str, int], epsilon: float, kappa: float
+) -> None:
+    """Objectives of one law are merged to the least noise, although U grows on some paths only."""
+    deltas = [
+        delta_of(*law, epsilon, sigma, kappa=kappa)
+        for sigma in (200.0, 50.0, 10.0, 4.0, 2.0, 1.0, 0.5)
+    ]
+    for more_noise, less_noise in pairwise(deltas):
+        assert more_noise <= less_noise * (1.0 if law[1] < 3 else 1.0 + 1e-4)
+
+
+@pytest.mark.parametrize("law", [("softmax", 3), ("softmax", 8), ("logistic", 1), ("logistic", 3)])
+def test_delta_grows_with_the_curvature(law: tuple[str, int]) -> None:
+    for replace_one in (False, True):
+        deltas = [
+            delta_of(*law, 1.0, 4.0, kappa=kappa, replace_one=replace_one)
+            for kappa in (0.01, 0.03, 0.1, 0.3, 0.6, 1.0, 2.0)
+        ]
+        for less, more in pairwise(deltas):
+            # Which of several bounds is taken, and its grid, change on the way.
+            assert more >= less * (1.0 - 1e-3)
+
+
+@settings(max_examples=20)
+@given(laws, st.floats(0.1, 8.0), st.floats(-9.0, -1.0), st.booleans())
+def test_sigma_is_the_smallest_that_meets_its_delta(
+    law: tuple[str, int], epsilon: float, exponent: float, replace_one: bool
+) -> None:
+    delta = 10.0**exponent
+    price = {"jacobian": 0.3 * epsilon, "replace_one": replace_one}
+    sigma = sigma_of(*law, epsilon, delta, **price)
+    assert delta_of(*law, epsilon, sigma, **price) <= delta
+    assert delta_of(*law, epsilon, sigma * (1.0 - 1e-3), **price) > delta
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("law", [("softmax", 3), ("logistic", 1), ("logistic", 3), ("huber", 1)])
+@pytest.mark.parametrize("replace_one", [False, True])
+def test_sigma_of_a_curvature_meets_its_delta(law: tuple[str, int], replace_one: bool) -> None:
+    same = {"replace_one": replace_one}
+    sigma = sigma_of(*law, 1.0, 1e-5, kappa=0.4, **same)
+    assert delta_of(*law, 1.0, sigma, kappa=0.4, **same) <= 1e-5
+    # The joint law's own choices cost up to a percent of sigma.
+    assert delta_of(*law, 1.0, 0.98 * sigma, kappa=0.4, **same) > 1e-5
+    along = sigma_of(*law, 1.0, 1e-5, kappa_per_t=1.0, **same)
+    assert delta_of(*law, 1.0, along, kappa=1.0 / along, **same) <= 1e-5
+    assert delta_of(*law, 1.0, 0.98 * along, kappa=1.0 / (0.98 * along), **same) > 1e-5

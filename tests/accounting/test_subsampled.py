@@ -20,6 +20,7 @@ from dpsvm_fast.accounting import (
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.verification.sampled import Losses, composed_delta
 from oracles.composed_losses import composed_epsilon
+from oracles.renyi import renyi_epsilon
 from oracles.stored import stored
 
 RELATIONS = ("add_remove", "replace_one")
@@ -106,6 +107,32 @@ def test_calibration(point: dict[str, Any], adjacency: str) -> None:
     losses = Losses(sampled=((z, *setting[:2]),), replace_one=replace_one)
     assert composed_delta(point["epsilon"], losses) <= point["delta"] * (1.0 + 1e-4)
     assert composed_delta(point["epsilon"], losses) >= point["delta"] * 0.95
+
+
+@pytest.mark.sampled
+@pytest.mark.proof("accountant", "The accountant")
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize(
+    ("z", "q", "n_steps", "delta"),
+    [
+        *((1.0, 0.02, 100, 1e-5), (2.0, 0.3, 50, 1e-6), (0.8, 0.004, 100, 1e-8)),
+        pytest.param(*(0.8, 0.004, 1000, 1e-8), marks=pytest.mark.slow),
+        (5.0, 0.5, 10, 1e-3),
+    ],
+)
+def test_the_order_of_accountants(
+    z: float, q: float, n_steps: int, delta: float, adjacency: str
+) -> None:
+    """Renyi divergences say more than the exact composition, and that more than one step."""
+    replace_one = adjacency == "replace_one"
+    by_renyi = renyi_epsilon(z, q, n_steps, delta, replace_one=replace_one)
+    got = subsampled_gaussian_epsilon(z, q, n_steps, delta, adjacency)
+    exact = composed_epsilon(delta, Losses(sampled=((z, q, n_steps),), replace_one=replace_one))
+    one = subsampled_gaussian_epsilon(z, q, 1, delta, adjacency)
+    assert by_renyi >= got >= exact * (1.0 - 1e-5) >= one * (1.0 - 1e-6)
+    assert got <= exact * (1.0 + TIGHT)
+    # Negative control: the oracle is no trivial bound.
+    assert by_renyi <= 2.5 * got + 0.2
 
 
 @pytest.mark.proof("accountant", "The accountant")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 
 import mpmath
 import numpy as np
@@ -376,6 +378,22 @@ def test_an_odometer_adds_what_distances_tell() -> None:
     noisy.spend((GaussianEvent(10.0, 1.0, ADJACENCY), distance(1e-8)))
     epsilon, delta = noisy.odometer(1e-7)
     assert delta - 1e-7 == pytest.approx(leak_near_gaussian(0.1, 1e-8), rel=1e-6)
+
+
+def test_distances_survive_files(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    ledger = PrivacyLedger(1.0, 1e-6, ADJACENCY, path=path)
+    events = (GaussianEvent(6.0, 1.0, ADJACENCY), distance(0.1 + 2.0**-54))
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(events)
+    events = (events[0], distance(0.1 * 2.0**-60))
+    ledger.spend(events)
+    again = PrivacyLedger(1.0, 1e-6, ADJACENCY, path=path)
+    assert tuple(record.event for record in again.history) == events
+    again.save(tmp_path / "copy.json")
+    loaded = PrivacyLedger.load(tmp_path / "copy.json")
+    assert loaded.total() == ledger.total()
+    assert PrivacyEvent.from_dict(json.loads(json.dumps(events[1].to_dict()))) == events[1]
 
 
 # --- the rest -------------------------------------------------------------------------------------

@@ -131,6 +131,25 @@ def test_a_ratio_that_no_float_holds_is_refused() -> None:
         PrivacyEvent()
 
 
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"type": "zcdp", "rho": 1.0},
+        {"type": "zcdp", "rho": 1.0, "xi": 0.0, "adjacency": "add_remove"},
+        {"type": "subsampled_gaussian", "noise_multiplier": 1.0, "adjacency": "add_remove"},
+        {"type": "laplace", "epsilon": 1.0, "adjacency": "add_remove"},
+        {"type": ["pure"], "epsilon": 1.0, "adjacency": "add_remove"},
+        {"epsilon": 1.0, "adjacency": "add_remove"},
+        {"type": "pure", "epsilon": 1.0},
+        {"type": "pure", "epsilon": 1.0, "adjacency": "add_remove", "amplified": True},
+        {"type": "pure", "epsilon": -1.0, "adjacency": "add_remove"},
+    ],
+)
+def test_what_is_not_known_is_not_interpreted(record: dict[str, object]) -> None:
+    with pytest.raises(InvalidParameterError):
+        PrivacyEvent.from_dict(record)
+
+
 def test_no_mapping_is_a_type_error() -> None:
     with pytest.raises(TypeError, match="mapping"):
         PrivacyEvent.from_dict("pure")  # type: ignore[arg-type]
@@ -203,6 +222,14 @@ def test_nested_records_end() -> None:
         record = {"type": "parallel", "branches": [[record]], "adjacency": "add_remove"}
     with pytest.raises(InvalidParameterError, match="branches"):
         PrivacyEvent.from_dict(record)
+
+
+@pytest.mark.parametrize("branches", [None, 3, [HERE.to_dict()], [[{"type": "x"}]], [[None]]])
+def test_damaged_branches_are_not_interpreted(branches: Any) -> None:
+    with pytest.raises((TypeError, InvalidParameterError)):
+        PrivacyEvent.from_dict(
+            {"type": "parallel", "branches": branches, "adjacency": "add_remove"}
+        )
 
 
 A = "add_remove"

@@ -386,6 +386,26 @@ def test_parameters_are_rounded_towards_more_noise() -> None:
         assert mu * (1.0 - 1e-15) <= joined_parameter(*shared) <= mu
 
 
+def test_the_training_run_follows_its_rule() -> None:
+    run = rule()
+    assert (run.n_steps, run.clip, run.average_from) == (100, 0.25, 75)
+    assert run.c == 0.35
+    assert run.regularization == pytest.approx(0.35 * 0.25 / 0.25)
+    assert run.learning_rate == pytest.approx(1.0 / (run.regularization * 100))
+    assert run.sum.scale == pytest.approx(10.0 * 0.25 / 0.25, rel=1e-3)
+    assert rule(count=150.0 * 321.0, mu=2.0).n_steps == 321
+    assert (rule(count=1e5, mu=2.0).n_steps, rule(count=1e5, mu=2.0).pace) == (200, 2.5)
+    assert rule(count=100.0).c == 0.7
+    assert rule(count=100.0).average_from == 87
+    assert rule(count=240.0 / 0.5).c == 0.5
+    whitened = rule(whitened=True, count=1e5)
+    assert (whitened.c, whitened.average_from) == (0.25, 40)
+    assert rule(whitened=True, count=240.0 / 0.5).average_from == 70
+    swapped = rule(adjacency="replace_one")
+    assert swapped.regularization == 2.0 * run.regularization
+    assert swapped.sum.scale == pytest.approx(2.0 * run.sum.scale)
+
+
 def test_fewer_steps_with_momentum_go_as_far_under_as_much_noise() -> None:
     """The end of a path along one gradient, and the noise in it, are those of T steps."""
     many = rule(count=1e6, mu=0.5)

@@ -109,10 +109,6 @@ def test_the_profile_of_a_plan_is_within_the_budget() -> None:
         (6, 5 / 6, 0.0, None, 5),
         (10, 0.6, 0.0, 7, 3),
         (3, 1.0, 0.0, None, 3),
-        (1, 0.5, 0.0, None, 1),
-        (3, 1 / 3, 0.0, None, 1),
-        (100, 0.5, 0.29, None, 21),
-        (1000, 1.0, 0.25, None, 750),
     ],
 )
 def test_honest_survivors_in_the_worst_case(

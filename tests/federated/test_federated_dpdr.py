@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpsvm_fast import _core
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.federated import (
     FederatedLinearSVC,
     FederatedSpec,
@@ -184,3 +185,13 @@ def test_sums_that_cannot_be_are_refused() -> None:
     with pytest.raises(InconsistentSumError):
         public_state(spec, {"gram": SumResult(np.zeros(23, dtype=np.int64), 4)})
     assert public_state(spec, {}) is None
+
+
+def test_whole_parties_need_one_common_noise() -> None:
+    for unit in ("person", "party"):
+        assert reduction(unit=unit, local="output").rounds[0].noise is not None
+    for settings in ({}, {"local": "output", "aggregation": "projectors"}):
+        assert reduction(unit="person", **settings).rounds
+        with pytest.raises(InvalidParameterError) as caught:
+            reduction(unit="party", **settings)
+        assert caught.value.parameter == "unit"

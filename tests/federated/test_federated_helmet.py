@@ -10,6 +10,7 @@ import pytest
 from dpsvm_fast import OutputPerturbationSVC, _core
 from dpsvm_fast.federated import FederatedSpec, SumResult, finalize, local_update, simulate
 from dpsvm_fast.federated.local import checked_records, contributions
+from dpsvm_fast.federated.plans import LocalTraining
 from dpsvm_fast.verification import verify
 from oracles.parties import NoNoise, Party, digits_of, helmet
 
@@ -182,3 +183,24 @@ def test_a_smaller_radius_needs_less_noise_once_it_binds() -> None:
     assert moved(1e-3, unit="party", weighting="users") == pytest.approx(2e-3)
     assert moved(1e3) == pytest.approx(moved(2e3), rel=1e-6)
     assert moved(2e3, unit="party") == pytest.approx(2 * moved(1e3, unit="party"))
+
+
+def test_every_call_draws_fresh_noise_and_is_paid() -> None:
+    from dpsvm_fast.ledger import PrivacyLedger
+
+    spec = helmet(**DIGITS)
+    ((X, y),) = digits_of((30,))
+    ledger = PrivacyLedger(80.0, 1e-5, "replace_one")
+    first, second = (local_update(X, y, spec, "model", ledger=ledger).vector for _ in range(2))
+    assert (first != second).any()
+    assert len(ledger.history) == 2 * len(spec.events())
+
+
+def test_training_is_the_same_object_for_every_party() -> None:
+    training = helmet(**DIGITS).training
+    assert isinstance(training, LocalTraining)
+    for n in (5, 30, 60):
+        # What certifies a contribution does not depend on its size.
+        assert training.own_radius(n) * n == pytest.approx(training.own_radius(1))
+        assert training.sum_regularization(n) >= n * training.spec.regularization
+        assert training.own_C(n) * training.sum_regularization(n) <= 1.0

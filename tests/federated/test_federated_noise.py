@@ -47,6 +47,14 @@ def test_noise_is_enough_and_hardly_more(epsilon: float, n_users: int) -> None:
     assert noise.sigma <= wanted * (1.0 + 1e-2 if epsilon < 0.05 else 1.0 + 1e-3)
 
 
+def test_noise_of_one_party_is_the_share_of_the_honest_ones() -> None:
+    # 8 of 10 are left, of whom 5 may collude: three noises, each with a third of the variance.
+    spec = helmet(n_users=10, honest_fraction=0.5, max_dropout=0.2, regularization=1.0)
+    noise = noise_of(spec)
+    each = noise.step * noise.sigma_steps
+    assert each * math.sqrt(3) == pytest.approx(gaussian_sigma(1.0, 1e-6) * noise.total, rel=1e-6)
+
+
 @pytest.mark.parametrize("algorithm", ["helmet", "gram"])
 def test_those_who_may_vanish_or_collude_cost_noise(algorithm: str) -> None:
     def each(**settings: Any) -> float:

@@ -289,3 +289,12 @@ def test_labels_come_back_as_they_were() -> None:
     parties = [(X, np.array(["no", "yes"])[y]) for X, y in parties_of(4)]
     model = simulate(spec, parties)
     assert set(model.predict(parties[0][0])) <= {"no", "yes"}
+
+
+def test_nothing_private_is_kept() -> None:
+    model = simulate(helmet(), parties_of(4))
+    kept = {name for name in vars(model) if name != "spec"}
+    assert kept == {
+        "coef_", "intercept_", "classes_", "n_features_in_", "n_survivors_", "n_records_",
+        "privacy_", "_fitted_loss",
+    }  # fmt: skip

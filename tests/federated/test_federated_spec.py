@@ -36,6 +36,30 @@ VARIANTS: dict[str, FederatedSpec] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("n_users", "honest", "dropout", "needed", "left", "threshold"),
+    [
+        (1, 0.5, 0.0, 1, 1, 1),
+        (10, 0.9, 0.0, 10, 9, 6),
+        (10, 0.9, 0.1, 9, 8, 6),
+        (6, 5 / 6, 0.0, 6, 5, 4),
+        (3, 1 / 3, 0.0, 3, 1, 3),
+        (100, 0.07, 0.0, 100, 7, 94),
+        (100, 0.5, 0.1, 90, 40, 51),
+        (100, 0.5, 0.29, 71, 21, 51),
+        (1000, 1.0, 0.25, 750, 750, 501),
+    ],
+)
+def test_counts_are_those_of_the_shares_as_typed(
+    n_users: int, honest: float, dropout: float, needed: int, left: int, threshold: int
+) -> None:
+    counts = PartyCounts(n_users=n_users, honest_fraction=honest, max_dropout=dropout)
+    assert counts.survivors_needed == needed
+    assert counts.honest_survivors == left
+    assert counts.threshold == threshold
+    assert counts.colluders < counts.threshold <= needed
+
+
 def test_every_share_of_hundredths_gives_the_count_of_the_decimal_number() -> None:
     for hundredths in range(1, 101):
         for n_users in (7, 100, 1000):
@@ -181,6 +205,23 @@ def test_a_share_for_the_objective_that_is_too_large_is_refused() -> None:
     with pytest.raises(InvalidParameterError) as caught:
         FederatedSpec.from_json(json.dumps(record))
     assert caught.value.parameter == "objective_epsilon"
+
+
+def test_default_regularization_follows_what_is_public() -> None:
+    def found(**settings: Any) -> float:
+        return float(helmet(**({"min_records": 20} | settings)).regularization)
+
+    base = found()
+    assert found(n_users=8) == pytest.approx(base / 2)
+    assert found(unit="person") == base
+    assert found(data_norm=2.0, n_users=4) == pytest.approx(4 * base)
+    assert found(epsilon=2.0) < base
+    assert found(honest_fraction=1.0) == pytest.approx(base / math.sqrt(2))
+    assert found(min_records=5) == pytest.approx(2 * base)
+    assert found(min_records=5, expected_records=20) == pytest.approx(base)
+    # Whole parties: noise follows the radius.
+    assert found(unit="party") == found(unit="party", epsilon=9.0)
+    assert helmet(unit="party").weighting == "users"
 
 
 def test_lists_of_rounds_are_found_by_name() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import copy
+import multiprocessing
 import os
 import pickle
 import subprocess
@@ -26,6 +27,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 
 from dpsvm_fast import OutputPerturbationSVC
 from dpsvm_fast.accounting import (
@@ -129,6 +131,23 @@ def test_the_tight_composition_admits_more_than_basic() -> None:
     assert spent <= 1.0
 
 
+def test_check_records_nothing() -> None:
+    ledger = PrivacyLedger(1.0, 0.0)
+    ledger.check(PureEvent(1.0, "add_remove"))
+    with pytest.raises(BudgetExceededError):
+        ledger.check(PureEvent(1.1, "add_remove"))
+    assert ledger.history == ()
+    assert ledger.total() == (0.0, 0.0)
+
+
+def test_what_remains_is_admitted() -> None:
+    ledger = PrivacyLedger(2.0, 1e-6)
+    ledger.spend(calibrated(0.7, 1e-7))
+    ledger.spend(PureEvent(0.3, "add_remove"))
+    ledger.spend(PureEvent(ledger.remaining(), "add_remove"))
+    assert ledger.remaining() < 0.5
+
+
 def test_a_refusal_names_budget_spent_and_asked() -> None:
     ledger = PrivacyLedger(1.0, 0.0)
     ledger.spend(PureEvent(0.75, "add_remove"))
@@ -229,6 +248,16 @@ def test_joblib_processes_share_one_budget() -> None:
     assert len({record.process for record in ledger.history}) >= 2
     with pytest.raises(BudgetExceededError):
         ledger.spend(TENTH)
+
+
+def test_spawned_processes_share_one_budget() -> None:
+    ledger = PrivacyLedger(0.5, 0.0)
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(1) as pool:
+        elsewhere = pool.apply_async(spend_all, (ledger, TENTH, 4))
+        here = spend_all(ledger, TENTH, 4)
+        assert here + elsewhere.get(timeout=600) == 5
+    assert len(ledger.history) == 5
 
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -386,6 +415,19 @@ TestSharedBudget.settings = settings(
 )
 
 
+@given(st.lists(events, max_size=8), st.floats(1e-9, 1e-3), st.randoms())
+def test_the_total_does_not_depend_on_the_order(
+    spends: list[PrivacyEvent], delta: float, random: object
+) -> None:
+    ledgers = [PrivacyLedger(1e4, delta) for _ in range(2)]
+    for event in spends:
+        ledgers[0].spend(event)
+    shuffled = sorted(spends, key=lambda _: random.random())  # type: ignore[attr-defined]
+    for event in shuffled:
+        ledgers[1].spend(event)
+    assert ledgers[0].total() == ledgers[1].total()
+
+
 @given(st.lists(events, min_size=1, max_size=8), st.floats(1e-9, 1e-3))
 def test_a_budget_of_exactly_the_total_admits_exactly_these(
     spends: list[PrivacyEvent], delta: float
@@ -398,12 +440,33 @@ def test_a_budget_of_exactly_the_total_admits_exactly_these(
     assert not admitted(ledger, PureEvent(max(1.0, total), "add_remove"))
 
 
+@given(epsilons, deltas, st.lists(events, max_size=6))
+def test_a_refusal_changes_nothing(
+    epsilon: float, delta: float, spends: list[PrivacyEvent]
+) -> None:
+    ledger = PrivacyLedger(epsilon, delta)
+    for event in spends:
+        before = (ledger.history, ledger.total())
+        if not admitted(ledger, event):
+            assert (ledger.history, ledger.total()) == before
+
+
 TrainingSet = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 def model(ledger: PrivacyLedger, **changes: Any) -> OutputPerturbationSVC:
     settings = {"epsilon": 0.5, "classes": [0, 1, 2], "n_threads": 1, "noise": "gamma"}
     return OutputPerturbationSVC(**(settings | changes), ledger=ledger)
+
+
+def test_clones_share_the_budget(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=1.0, delta=0.0)
+    estimator = model(ledger)
+    clone(estimator).fit(*clusters)
+    clone(estimator).fit(*clusters)
+    with pytest.raises(BudgetExceededError):
+        clone(estimator).fit(*clusters)
+    assert len(ledger.history) == 2
 
 
 def test_grid_search_charges_every_fit(clusters: TrainingSet) -> None:
@@ -420,6 +483,14 @@ def test_cross_validation_charges_every_fit(clusters: TrainingSet, n_jobs: int) 
     ledger = PrivacyLedger(epsilon=2.0, delta=0.0)
     cross_val_score(model(ledger), *clusters, cv=4, n_jobs=n_jobs)
     assert len(ledger.history) == 4
+    with pytest.raises(BudgetExceededError):
+        model(ledger).fit(*clusters)
+
+
+def test_one_vs_rest_charges_every_class(clusters: TrainingSet) -> None:
+    ledger = PrivacyLedger(epsilon=1.5, delta=0.0)
+    OneVsRestClassifier(model(ledger, classes=[0, 1])).fit(*clusters)
+    assert len(ledger.history) == 3
     with pytest.raises(BudgetExceededError):
         model(ledger).fit(*clusters)
 

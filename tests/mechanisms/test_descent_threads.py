@@ -79,6 +79,29 @@ def test_threads_do_not_change_a_bit(form: str, centred: bool, batch: str, preci
     assert np.abs(one).max() > 0.01
 
 
+@pytest.mark.proof("auto_pipeline", "Rows, sums, centre, whitening")
+def test_threads_do_not_change_sums_grams_and_maps() -> None:
+    X, y = large_set()
+    for rows in (X, sparse.csr_matrix(X)):
+        found = []
+        for n_threads in (1, 2, 4):
+            records = centred_records(rows, y, n_threads)
+            gram = records.gram(n_threads)
+            records.transform(np.linalg.inv(np.eye(FEATURES) + gram / N), n_threads)
+            found.append((gram, records.gram(n_threads), weights(records)))
+        for other in found[1:]:
+            for a, b in zip(found[0], other, strict=True):
+                np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("batch", [b for b in BATCHES if b != "full"])
+def test_seeds_decide_the_draws(batch: str) -> None:
+    records = prepared("dense", centred=False)
+    first, again, other = (weights(records, seed=s, **BATCHES[batch]) for s in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).mean() > 0.9
+
+
 @pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_order_of_the_rows_changes_no_bit_of_a_sum_on_the_grid() -> None:
     """Integers have no order: sums of sparse rows are exact, those of dense ones nearly so."""

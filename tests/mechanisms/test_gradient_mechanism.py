@@ -111,6 +111,45 @@ def test_more_budget_takes_more_steps_and_none_of_the_whole_way() -> None:
         assert mechanism(epsilon=16.0, n_records=n, learning_rate=0.1).steps == 100
 
 
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_the_public_rules(adjacency: str) -> None:
+    """Written out once more: the noise moves a weight by 1 / (c kt) on the whole way."""
+    kinds = set()
+    for n, d, given in (
+        *((n, 50, None) for n in (None, 100, 2000, 20_000, 100_000)),
+        *((None, 50, T) for T in (1, 30)),
+        *((5000, 50, T) for T in (1, 10, 100, 1000)),
+    ):
+        plan = mechanism(n_records=n, n_features=d, n_steps=given, adjacency=adjacency)
+        c = 0.5 if n is None else min(0.7, max(0.35, math.sqrt(6 * d / n)))
+        mu = 1.0 / gaussian_twin.sigma(1.0, 1e-6) / (2.0 if adjacency == "replace_one" else 1.0)
+        regularization = c * KT * 0.25 * KT / mu
+        longest = 0.021 if n is None else 24.0 / n
+        wanted = max(100.0, 1.0 / (regularization * longest), (n or 0) * mu / 300.0)
+        steps = given or math.ceil(min(500.0, wanted))
+        assert plan.steps == steps
+        # Too long a step is cut and has momentum. Beyond ten times, half of the rest of the factor
+        # goes into less clipping.
+        too_long = max(1.0, 1.0 / (regularization * steps) / longest)
+        farther, excess = min(10.0, too_long), max(1.0, too_long / 10.0)
+        kinds.add((given is None, too_long > 1.0, excess > 1.0))
+        wider = min(2.8, math.sqrt(excess))
+        assert plan.clip == pytest.approx(0.25 * KT * wider, rel=1e-12)
+        assert plan.step == pytest.approx(1.0 / (regularization * steps * too_long), rel=1e-3)
+        moved = plan.step * farther * plan.noise.sigma * math.sqrt(steps)
+        assert moved == pytest.approx(wider / (c * KT * excess), rel=1e-3)
+        options = plan.descent_options()
+        assert options["momentum"] == pytest.approx(1.0 - 1.0 / farther, abs=1e-12)
+        assert options["average_from"] == steps - math.ceil(steps / 4)
+        assert options["regularization"] == 0.0
+        assert options["divisor"] == 1.0
+        # Nothing declared: the number of records plays no part.
+        same = plan.noise.sigma == mechanism(adjacency=adjacency).noise.sigma
+        assert same == (steps == 100 and excess == 1.0)
+    # Steps of every kind were there, by the rule and given.
+    assert len(kinds) == 6
+
+
 def test_what_is_given_holds() -> None:
     """Momentum and lengths of steps that the user gives, and settings without the rule."""
     large: dict[str, Any] = {"epsilon": 64.0, "n_records": 20_000}
@@ -153,6 +192,35 @@ def test_one_score_is_clipped_to_half_the_square() -> None:
     assert two.loss.n_scores == 1
     assert two.clip == pytest.approx(mechanism().clip / math.sqrt(2.0), rel=1e-15)
     assert two.step * two.steps == pytest.approx(200.0 * mechanism().step, rel=1e-3)
+
+
+def test_rules_for_samples() -> None:
+    known, unknown = (mechanism(optimizer="sgd", n_records=n) for n in (12_800, None))
+    assert (known.rate, known.steps, known.divisor) == (0.01, 2000, 128.0)
+    assert (unknown.rate, unknown.steps, unknown.divisor) == (0.1, 200, 128.0)
+    few = mechanism(optimizer="sgd", n_records=100)
+    assert (few.rate, few.steps, few.divisor) == (1.0, 100, 100.0)
+    for rate, steps in ((0.1, 200), (0.2, 100), (0.21, 100), (0.5, 100), (0.999, 100)):
+        assert mechanism(optimizer="adam", sampling_rate=rate).steps == steps
+    # The divisor scales the learning rate and nothing else.
+    other = mechanism(optimizer="sgd", expected_batch_size=1.0)
+    assert other.step / other.divisor == pytest.approx(unknown.step / unknown.divisor, rel=1e-12)
+
+
+def test_samples_of_an_unknown_number_have_no_long_steps() -> None:
+    """As full batches: momentum, then a shorter path and a larger clip; Adam the clip alone."""
+    for optimizer in ("sgd", "adam"):
+        small, large = (mechanism(optimizer=optimizer, epsilon=e) for e in (1.0, 1000.0))
+        assert (small.inertia, small.clip) == (0.0, mechanism().clip)
+        assert small.clip < large.clip < 2.81 * small.clip
+        if optimizer == "adam":
+            assert (large.inertia, large.step) == (0.0, small.step)
+        else:
+            assert large.inertia == pytest.approx(0.9)
+            # A sum is over a tenth of the rows.
+            assert large.step / large.divisor * large.rate <= 0.021
+        known = mechanism(optimizer=optimizer, epsilon=1000.0, n_records=12_800)
+        assert (known.inertia, known.clip) == (0.0, small.clip)
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ import pytest
 from scipy import stats
 
 from dpsvm_fast import _core
+from dpsvm_fast.certificates import GaussianEvent, ObjectiveEvent, PureEvent
 from dpsvm_fast.certificates.words import CAVEATS
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import SMOOTH_LOSSES, Loss
-from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
+from dpsvm_fast.mechanisms.objective import INTERCEPT, ObjectivePerturbation
 from dpsvm_fast.verification import verify
 from dpsvm_fast.verification.objective import objective_delta
 from oracles.plans import plan_of, promised
@@ -202,6 +203,27 @@ def test_both_gamma_noises_have_the_stated_radius() -> None:
         assert stats.kstest(radii, "gamma", args=(2,)).statistic > bound
 
 
+def test_events() -> None:
+    plan = mechanism(loss=loss("softmax_margin", 4), adjacency="replace_one", C=0.01)
+    inside, output = plan.events
+    assert inside == ObjectiveEvent(
+        law="softmax",
+        n_scores=4,
+        sigma=plan.inside.multiplier,
+        kappa=plan.inside.curvature_ratio,
+        jacobian=None,
+        adjacency="replace_one",
+    )
+    assert output == GaussianEvent(
+        sigma=plan.output.scale, sensitivity=plan.output.total, adjacency="replace_one"
+    )
+    pure = mechanism(noise="gamma", delta=0.0)
+    assert pure.events == tuple(
+        PureEvent(epsilon=part.epsilon, adjacency="add_remove")
+        for part in (pure.inside, pure.output)
+    )
+
+
 @pytest.mark.sampled
 @pytest.mark.proof("objective_perturbation", "The mechanism and its estimator")
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
@@ -259,6 +281,21 @@ def test_extreme_settings_are_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidParameterError, match=f"^{name}: "):
         mechanism(**({"C": C} | changes))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+def test_scales_stay_finite_at_the_edges(noise: str) -> None:
+    # Beyond these the regularisation is out of its range.
+    for kappa in (1e-29, 1e-3, 1e3, 1e28):
+        plan = mechanism(
+            C=None, data_norm=kappa, intercept_scaling=INTERCEPT[noise] * kappa,
+            noise=noise,
+        )  # fmt: skip
+        linear = plan.draw_linear(_core.NoiseSource(1), n_threads=1)
+        released = plan.release(np.zeros(plan.shape), _core.NoiseSource(1), n_threads=1)
+        for noise_drawn in (linear, released):
+            assert np.isfinite(noise_drawn).all()
+            assert (noise_drawn != 0.0).all()
 
 
 @pytest.mark.sampled

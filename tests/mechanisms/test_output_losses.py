@@ -10,7 +10,8 @@ import dataclasses
 import math
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,9 +20,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from dpsvm_fast import _core
-from dpsvm_fast.losses import WEIGHT_LOSSES
-from dpsvm_fast.mechanisms.output import OutputPerturbation
+from dpsvm_fast import OutputPerturbationSVC, _core
+from dpsvm_fast.losses import WEIGHT_LOSSES, Loss
+from dpsvm_fast.mechanisms.output import OutputPerturbation, automatic_C
+from dpsvm_fast.verification import verify
 from oracles.descent import output_plan
 from oracles.neighbours import tight_pair
 from twins.smooth_erm import Problem, minimise
@@ -40,6 +42,8 @@ LIPSCHITZ = {
     "huber_ww": lambda K: math.sqrt(K * (K - 1.0)),
     "margin_distance": lambda K: 1.0,
 }
+# Losses with a score for each of two classes.
+PAIRS = ("m3", "huber_ww", "margin_distance")
 # Losses whose gradient at scores 0 is that large, with a large enough margin: all its entries are
 # then those of a margin violated by everybody. Softmax shares one unit among the rivals.
 STEEP_AT_ZERO = ("huber", "softplus", "m3", "huber_ww", "margin_distance")
@@ -180,3 +184,54 @@ def test_random_neighbours_never_exceed_the_sensitivity(
         other = np.vstack([x, X[1:]]), np.append(label, y[1:])
     distance = moved(plan, (X, y), other)
     assert distance <= (plan.exact_sensitivity + 2.0 * plan.radius) * (1 + 1e-9)
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("loss", "n_classes"), CASES)
+def test_fits_bring_certificates_that_hold(
+    loss: str, n_classes: int, adjacency: str, noise: str
+) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 4)), rng.integers(0, n_classes, 30)
+    model = OutputPerturbationSVC(
+        loss=loss, adjacency=adjacency, noise=noise, classes=range(n_classes)
+    ).fit(X, y)
+    statement = model.privacy_
+    assert verify(statement)
+    assert statement.loss == loss
+    assert statement.descent is None
+    assert statement.sensitivity.lipschitz == pytest.approx(LIPSCHITZ[loss](n_classes), rel=1e-15)
+    n_rows = 1 if n_classes == 2 else n_classes
+    assert model.coef_.shape == (n_rows, 4)
+    assert statement.noise.shape == (2 if loss in PAIRS and n_classes == 2 else n_rows, 5)
+    # Negative control: with the constant of another loss the numbers do not follow.
+    wrong = statement.to_dict()
+    wrong["sensitivity"]["lipschitz"] *= 0.9
+    assert not verify(wrong)
+
+
+def test_the_automatic_C_knows_the_loss() -> None:
+    shared: dict[str, Any] = {
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "noise": "gaussian",
+        "adjacency": "add_remove",
+        "n_weights": 100,
+        "data_norm": 1.0,
+        "intercept_scaling": 0.0,
+    }
+
+    def chosen(loss: Loss) -> float:
+        return automatic_C(cast(Any, SimpleNamespace(loss=loss, **shared)))
+
+    hinge = chosen(Loss(name="crammer_singer", n_classes=7))
+    for loss in LOSSES:
+        for n_classes in (2, 7, 50):
+            C = chosen(Loss(name=loss, n_classes=n_classes))
+            expected = hinge * math.sqrt(2.0) / LIPSCHITZ[loss](n_classes)
+            if loss == "margin_distance":
+                # Less noise in a score, and still less where many classes compete.
+                expected *= 0.1 if n_classes == 50 else 0.6
+            assert pytest.approx(expected, rel=1e-12) == C

@@ -271,6 +271,16 @@ def test_extreme_settings_are_refused_by_name(changes: dict[str, float], name: s
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "gamma"])
+def test_scales_stay_finite_at_the_edges(noise: str) -> None:
+    for C, kappa in ((1e-90, 1e30), (1e90, 1e-30), (1e-30, 1e-30), (1e30, 1e30)):
+        plan = mechanism(C=C, data_norm=kappa, intercept_scaling=0.2 * kappa, noise=noise)
+        noisy = released_noise(plan)
+        assert np.isfinite(noisy).all()
+        assert (noisy != 0.0).all()
+        assert plan.radius**2 > 0.0
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "gamma"])
 @pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
 def test_automatic_C_fixes_the_noise_in_a_score(noise: str, adjacency: str) -> None:
     for row_norm in (1e-3, 1.0, 50.0):

@@ -72,3 +72,12 @@ def test_noise_with_the_same_variance_everywhere_is_found(monkeypatch: pytest.Mo
     assert follows(on, 1.0)
     assert not follows(above, 0.5)
     assert follows(above, 1.0)
+
+
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_noise_is_that_of_the_budget(adjacency: str) -> None:
+    """Sigma itself: the smallest for epsilon = 2 and the relation's sensitivity, by formula."""
+    fitted: Any = PrivatePCA(epsilon=2.0, delta=1e-6, adjacency=adjacency).fit(ROWS)
+    mu = (1.0 if adjacency == "add_remove" else math.sqrt(2.0)) / fitted.privacy_.parts[0].sigma
+    delta = stats.norm.cdf(mu / 2 - 2.0 / mu) - math.exp(2.0) * stats.norm.cdf(-mu / 2 - 2.0 / mu)
+    assert 0.999e-6 < delta <= 1e-6

@@ -110,7 +110,9 @@ TRANSFORMERS: dict[str, Any] = {
 ALL = CLASSIFIERS | TRANSFORMERS
 DENSE = ("ellipsoids", "anchors")
 FORMS = {"dense": np.asarray, "csr": sparse.csr_matrix}
+MEANS = (*OF_MEANS, "last iterate")
 EVERY = [(name, form) for name in ALL for form in FORMS if form == "dense" or name not in DENSE]
+OF_SUMS = [one for one in EVERY if one[0] not in MEANS]
 
 
 def numbers(fitted: Any) -> list[np.ndarray]:

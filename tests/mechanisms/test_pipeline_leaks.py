@@ -337,3 +337,16 @@ class TestEncoders:
             assert not total_privacy(leaky).private
         columns.set_params(sparse_threshold=0)
         assert model.fit(self.ROWS, Y).privacy_.private
+
+    @pytest.mark.parametrize(
+        "encoder",
+        [
+            OneHotEncoder(),
+            OrdinalEncoder(),
+            OneHotEncoder(categories=[["a", "b"]], min_frequency=5),
+            OneHotEncoder(categories=[["a", "b"]], max_categories=1),
+        ],
+    )
+    def test_what_was_read_from_the_rows_is_not(self, encoder: Any) -> None:
+        with pytest.raises(InvalidParameterError, match="Encoder"):
+            private(make_pipeline(encoder, svc())).fit(self.ROWS, Y)

@@ -81,6 +81,23 @@ def descent(**changes: Any) -> Any:
 
 
 @pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_tasks_that_run_again_give_the_same_numbers(form: str, rate: float) -> None:
+    (records,) = split(1, form, "as they are")
+    weights = np.full((CLASSES, D + 1), 0.1)
+    one, other = descent(sampling_rate=rate), descent(sampling_rate=rate)
+    other.run(records, _core.NoiseSource(0), 2, 1)  # Its own state does not matter.
+    first = one.partial(records, weights, KEY, 3, 8, 1)
+    assert (first == other.partial(records, weights, KEY, 3, 8, 2)).all()
+    assert (first != 0).any()
+    for shard, step, key in ((4, 8, KEY), (3, 9, KEY), (3, 8, KEY[::-1])):
+        changed = one.partial(records, weights, key, shard, step, 1)
+        assert (changed == first).all() == (rate == 1.0)
+    assert (one.iterate() == 0).all()
+
+
+@pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_batches_of_two_shards_meet_by_chance_alone() -> None:
     """Rows are unit vectors: the sum shows who joined. Control: a shard with itself."""
     n, rate = 1200, 0.3
@@ -131,6 +148,36 @@ def test_a_record_that_shifts_all_shards_moves_the_sum_by_its_own_contribution(
     assert 0 < square <= (0.4 * 2**41) ** 2
 
 
+def test_empty_shards_and_empty_batches_add_nothing() -> None:
+    for form in FORMS.values():
+        X, y = table(form)
+        empty = records_of(X[:0], y[:0], CLASSES)
+        assert empty.n_rows == 0
+        assert records_of(X, y, CLASSES).n_rows == N
+        assert (empty.gram_parts(1) == 0).all()
+        assert (empty.sums(1) == 0).all()
+        weights = np.full((CLASSES, D + 1), 0.1)
+        for rate in (1.0, 0.5):
+            one = descent(sampling_rate=rate)
+            assert (one.partial(empty, weights, KEY, 0, 0, 1) == 0).all()
+        rare = descent(sampling_rate=1e-12)
+        found = rare.partial(records_of(X, y, CLASSES), weights, KEY, 0, 0, 1)
+        assert found.shape == (2, CLASSES, D + 1)
+        assert (found == 0).all()
+
+
+def test_a_step_without_records_is_noise() -> None:
+    one = descent(regularization=0.0)
+    _core.ShardedRun(one, _core.NoiseSource(5), 1).advance(
+        np.zeros((2, CLASSES, D + 1), dtype=np.int64)
+    )
+    assert (one.weights() != 0).all()
+
+
+def refused(what: str) -> Any:
+    return pytest.raises((ValueError, TypeError), match=what)
+
+
 @pytest.mark.proof("gradient_perturbation", "Clipped sums and their rounding")
 def test_no_noise_is_used_twice() -> None:
     one = descent()
@@ -148,3 +195,9 @@ def test_no_noise_is_used_twice() -> None:
     for way in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="neither copied nor pickled"):
             way(driver)
+
+
+def test_settings_that_no_step_could_use_are_refused_at_once() -> None:
+    odd = descent(precision="f64", radius=10.0, learning_rate=0.3)
+    with refused("learning_rate"):
+        _core.ShardedRun(odd, _core.NoiseSource(0), 1)

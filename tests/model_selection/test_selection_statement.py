@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,12 @@ from dpsvm_fast.accounting import composed_epsilon
 from dpsvm_fast.certificates import (
     GaussianEvent,
     PipelineStatement,
+    PureEvent,
     SelectionNoise,
     SelectionStatement,
+    Stopping,
 )
+from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.model_selection import PrivateGridSearch
 
 
@@ -68,6 +72,63 @@ def test_pretending_that_the_search_was_one_fit_is_caught() -> None:
     once = composed_epsilon(fit, statement.delta)
     assert once < 0.9 * statement.epsilon
     assert not verify(replace(statement, epsilon=once)).ok
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("epsilon", 0.0),
+        ("delta", 1.0),
+        ("adjacency", "both"),
+        ("adjacency", "replace_one"),
+        ("strategy", "luck"),
+        ("candidates", ()),
+        ("candidates", "C=1"),
+        ("candidates", (1, 2)),
+        ("branches", ()),
+        ("branches", ((), ())),
+        ("branches", ((3,), (4,))),
+        ("branches", ((PureEvent(1.0, "replace_one"),), (PureEvent(1.0, "replace_one"),))),
+        ("selection", 3),
+        ("selection", SelectionNoise(
+            mechanism="discrete_laplace", sensitivity=1, relation_factor=1, rate=0.5)),
+        ("stopping", Stopping(law="geometric", mean=2.0)),
+        ("stopping", 3),
+        ("refit", (3,)),
+        ("library_version", 3),
+        ("random_source", "dice"),
+        ("occasion", 3),
+    ],
+)  # fmt: skip
+def test_fields_are_checked(field: str, value: Any) -> None:
+    with pytest.raises((TypeError, InvalidParameterError)):
+        replace(statement_of("partition"), **{field: value})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"mechanism": "best"},
+        {"sensitivity": 0},
+        {"sensitivity": 1.0},
+        {"relation_factor": 3},
+        {"rate": None},
+        {"rate": -1.0},
+        {"sigma": 1.0},
+        {"mechanism": "gaussian_on_grid"},
+    ],
+)
+def test_noise_of_a_choice_is_checked(fields: dict[str, Any]) -> None:
+    good = {"mechanism": "exponential", "sensitivity": 1, "relation_factor": 1, "rate": 0.5}
+    assert SelectionNoise(**good).event("add_remove") == PureEvent(0.5, "add_remove")
+    with pytest.raises((TypeError, InvalidParameterError)):
+        SelectionNoise(**good | fields)
+
+
+def test_stopping_is_checked() -> None:
+    for law, mean in (("fixed", 2.0), ("geometric", 0.0), ("geometric", float("inf"))):
+        with pytest.raises(InvalidParameterError):
+            Stopping(law=law, mean=mean)
 
 
 def test_a_search_counts_within_a_pipeline() -> None:

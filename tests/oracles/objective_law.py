@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr
 
 Array = NDArray[np.float64]
@@ -194,6 +194,15 @@ def _bracket(
     below = -math.expm1(min(e, 0.0))
     # For e < 0 the sum already contains the first term of the module's text.
     return max(found[0], below), max(found[1], below)
+
+
+def sigma_of(delta: Callable[[float], float], wanted: float) -> float:
+    """Smallest sigma / row norm with delta(t) <= wanted, t = 1 / sigma, to about 1e-10."""
+
+    def excess(log_t: float) -> float:
+        return math.log(max(delta(math.exp(log_t)), 1e-300)) - math.log(wanted)
+
+    return math.exp(-float(brentq(excess, math.log(1e-4), math.log(20.0), xtol=1e-12)))
 
 
 def pathwise_lower(

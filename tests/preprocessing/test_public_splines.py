@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.pipeline import make_pipeline
 
 import dpsvm_fast as dp
@@ -187,3 +189,20 @@ def test_a_saved_file_with_other_columns_is_refused(tmp_path: Path) -> None:
     record["model"]["parameters"]["bounds"] = [0.0, 1.0]
     with pytest.raises(ModelFormatError, match="knots"):
         load_model(rewritten(path, record))
+
+
+def test_a_choice_of_form_by_the_share_of_zeros_is_a_leak() -> None:
+    """A ColumnTransformer that makes sparse rows of few zeros dense has looked at all rows."""
+    table = pd.DataFrame(X, columns=list("abc"))
+    splines = dp.PublicSplines((0, 10))
+    svc = dp.PrivateLinearSVC(5.0, bounds=(0, 1), classes=[0, 1])
+    for threshold, learned in ((0.3, True), (0.0, False), (1.0, True)):
+        columns = make_column_transformer((splines, ["a"]), sparse_threshold=threshold)
+        made = dp.PrivatePipeline([("columns", columns), ("svc", svc)])
+        if learned:
+            with pytest.raises(dp.InvalidParameterError, match="steps"):
+                made.fit(table, Y)
+        else:
+            assert made.fit(table, Y).privacy_.private
+    columns = make_column_transformer((splines.set_params(sparse_output=False), ["a"]))
+    assert dp.PrivatePipeline([("columns", columns), ("svc", svc)]).fit(table, Y).privacy_.private

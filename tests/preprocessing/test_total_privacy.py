@@ -173,6 +173,28 @@ def test_three_noisy_objectives_are_confirmed_and_of_too_many_nothing_is_said(
     assert "of each part" in capsys.readouterr().err
 
 
+def test_what_two_of_three_noisy_objectives_refute_is_refuted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A promise smaller than that of two alone does not hold, nor does one with a wrong step."""
+    total = dp.total_privacy([svc().fit(X, Y), svc().fit(X, Y), svc().fit(X, Y)])
+    document = total.to_dict()
+    step = document["steps"][0]
+    lie = step | {"statement": step["statement"] | {"epsilon": 1.0}}
+    for forged in (
+        document | {"epsilon": 0.5 * total.epsilon},
+        document | {"delta": 0.0},
+        document | {"steps": [lie, *document["steps"][1:]]},
+    ):
+        found = dp.verify(forged)
+        assert (found.ok, found.undecided) == (False, False)
+        assert "does NOT hold" in str(found)
+    file = tmp_path / "forged.json"
+    file.write_text(json.dumps(document | {"epsilon": 0.5 * total.epsilon}), encoding="utf-8")
+    assert main(["verify", str(file)]) == 1
+    assert "Do not rely on it" in capsys.readouterr().out
+
+
 def test_branches_see_the_same_rows() -> None:
     union = FeatureUnion([("a", dp.PrivateCenter(1.0)), ("b", "passthrough"), ("c", Normalizer())])
     columns = ColumnTransformer(

@@ -360,9 +360,7 @@ def test_counts_and_sums_of_all_rows_cannot_be_said_to_be_sampled(kind: str) -> 
             assert any("whole sums" in problem for problem in outcome.problems), part["name"]
 
 
-@pytest.mark.parametrize(
-    "kind", ["output", pytest.param("ellipsoids several", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("kind", ["output", "ellipsoids several"])
 def test_counts_of_other_classes_do_not_fit_the_model(kind: str, tmp_path: Path) -> None:
     model, parameters = ESTIMATORS[kind]
     fit = model(**parameters | {"classes": range(3), "class_weight": "balanced"}).fit(X, Y)

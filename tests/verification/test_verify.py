@@ -386,6 +386,13 @@ def test_rare_samples_are_recomputed_closely_on_a_finer_grid(
     assert recomputed_delta(epsilon, losses, 4 * MAX_POINTS) <= promised * (1.0 + 3e-4)
 
 
+def test_delta_falls_with_epsilon_where_samples_are_rare() -> None:
+    losses = Losses(sampled=((1.95, 1e-4, 10_000),))
+    deltas = [recomputed_delta(epsilon, losses) for epsilon in (0.03, 0.06, 0.2)]
+    assert all(delta > 0.0 for delta in deltas)
+    assert deltas == sorted(deltas, reverse=True)
+
+
 def certificate(kind: str) -> dict[str, Any]:
     """A certificate of a stored model."""
     document = json.loads((MODELS / f"{kind}.json").read_text())

@@ -179,7 +179,7 @@ TIGHT: list[tuple[list[PrivacyEvent], float]] = [
 ]
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize(
     ("events", "delta"), TIGHT, ids=["zcdp", "sum", "sampled", "response", "between"]
 )
@@ -290,7 +290,7 @@ def test_calibrated_noise_of_many_pairs_is_confirmed(delta: float) -> None:
     assert not recomputed_events(less, 1.0, delta)[2]
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("events", SEVERAL_SCORES, ids=str)
 def test_tight_claims_of_several_scores_with_others_take_little(
     events: list[PrivacyEvent], monkeypatch: pytest.MonkeyPatch
@@ -302,7 +302,7 @@ def test_tight_claims_of_several_scores_with_others_take_little(
         assert recomputed_events(tuple(events), epsilon * 1.0001, 1e-5)[2]
 
 
-@pytest.mark.sampled(every=3)
+@pytest.mark.sampled(every=2)
 @pytest.mark.parametrize("relation", [A, R])
 @pytest.mark.parametrize(
     ("noise", "rate", "steps", "pure", "told", "delta"),
@@ -461,7 +461,7 @@ def test_powers_of_rows_are_bounds_and_err_by_no_more_than_said(exponent: int) -
     ("n_classes", "t", "kappa", "epsilon", "relation"),
     [
         (300, 0.2, 1.5, 2.7, A),
-        pytest.param(800, 0.3, 0.4, 2.5, A, marks=pytest.mark.nightly),
+        (800, 0.3, 0.4, 2.5, A),
         (4_000, 0.25, 0.3, 2.0, A),
         pytest.param(1_130, 0.201, 0.727, 2.093, A, marks=pytest.mark.nightly),
         pytest.param(10_000, 0.3, 0.5, 3.0, A, marks=pytest.mark.nightly),
