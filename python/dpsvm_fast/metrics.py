@@ -865,7 +865,7 @@ class PrivateEvaluation(PrivateEstimator):
     def _occasion(self, **facts: Any) -> Occasion:
         """Return facts about these rows that the statement adds to the plan."""
         names = [one.name for one in fields(self) if one.name != "ledger"]
-        return super()._occasion(parameters=names)
+        return super()._occasion(parameters=names, **facts)
 
     def _attributes(self, plan: EvaluationPlan, released: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of an `Evaluation`."""

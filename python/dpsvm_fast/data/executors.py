@@ -698,6 +698,7 @@ class LocalExecutor:
         if self._scratch is None or not simple or recipe.sparse or recipe.public is None:
             return recipe
         if recipe.public.splines is not None:
+            # Their values are sparse, too.
             return recipe
         found: list[Loader] = [PreparedRows(one, recipe, self._n_threads) for one in self._loaders]
         again = Recipe(

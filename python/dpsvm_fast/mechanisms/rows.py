@@ -44,82 +44,6 @@ def compiled_rows(X: Any) -> Any:
     return X
 
 
-# Public piecewise linear functions of single columns.
-
-
-@dataclass(frozen=True)
-class SplineMap(Record):
-    """Hat functions of every column: 1 at one knot, 0 at the others, linear in between.
-
-    Parameters
-    ----------
-    knots : tuple of tuple of float
-        Increasing knots of each column, at least two. Entries outside are clipped.
-    linear : tuple of bool
-        Which columns are only scaled to [0, 1]: of two hats, only the second is used.
-    """
-
-    knots: tuple[Annotated[tuple[float, ...], Range(2, MAX_KNOTS)], ...]
-    linear: tuple[bool, ...]
-
-    def _rules(self) -> Iterator[tuple[object, str]]:
-        """Yield the rules for the knots of a column."""
-        wrong = len(self.linear) != len(self.knots)
-        yield wrong, "linear: expected one for each column"
-        both = zip(self.knots, self.linear, strict=False)
-        wrong = any(linear and len(knots) != 2 for knots, linear in both)
-        yield wrong, "linear: expected two knots"
-        wrong = not all(increasing(np.array(knots)) for knots in self.knots)
-        yield wrong, "knots: expected increasing numbers"
-
-    @property
-    def sizes(self) -> list[int]:
-        """Number of functions of each column."""
-        both = zip(self.knots, self.linear, strict=True)
-        return [1 if linear else len(knots) for knots, linear in both]
-
-    @quiet
-    def apply(self, X: Any) -> sparse.csr_matrix:
-        """Return the values of all functions as CSR, in the precision of X.
-
-        Parameters
-        ----------
-        X : ndarray or CSR matrix of shape (n_samples, n_features)
-            Finite numbers.
-        """
-        blocks = [self._block(X[block]) for block in row_blocks(X, 4 * X.shape[1])]
-        return sparse.vstack(blocks, format="csr")
-
-    def _block(self, X: Any) -> sparse.csr_matrix:
-        """Return the values for a block of rows, column by column."""
-        rows = X.toarray() if sparse.issparse(X) else X
-        n, width = rows.shape[0], 2 * len(self.knots) - sum(self.linear)
-        values: NDArray[Any] = np.empty((width, n), dtype=rows.dtype)
-        places = np.empty((width, n), dtype=np.int64)
-        at = first = 0
-        for column, given, linear in zip(rows.T, self.knots, self.linear, strict=True):
-            knots = np.array(given)
-            x = np.clip(column.astype(np.float64), knots[0], knots[-1])
-            left = np.searchsorted(knots[1:-1], x, side="right")
-            share = (x - knots[left]) / np.diff(knots)[left]
-            if not linear:
-                values[at], places[at] = 1.0 - share, first + left
-                at, first = at + 1, first + 1
-            values[at], places[at] = share, first + left
-            at, first = at + 1, first + (1 if linear else knots.size - 1)
-        starts = np.arange(0, values.size + 1, width)
-        csr = sparse.csr_matrix((values.T.ravel(), places.T.ravel(), starts), shape=(n, first))
-        csr.eliminate_zeros()
-        return csr
-
-
-def increasing(knots: Array) -> bool:
-    """Return whether knots are finite and far enough apart to avoid division by zero."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        steps = np.diff(knots)
-    return bool(np.isfinite(steps).all() and (steps > np.finfo(np.float64).tiny).all())
-
-
 @dataclass(frozen=True, eq=False)
 class PublicMap:
     r"""Map of raw rows to rows of norm at most 1, by public numbers only.
@@ -208,7 +132,7 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int, owners: Any = None
     ) -> _core.Records:
         """Return the mapped training rows with their labels and owners, if any. Private."""
-        X = self._raw(X)
+        X = self._columns(X)
         if self.offset is not None and sparse.issparse(X):
             X = X.toarray()
         records = _core.Records(
@@ -231,7 +155,7 @@ class PublicMap:
         X : ndarray or CSR matrix of shape (n_samples, n_features)
             Finite numbers.
         """
-        X = self._raw(X)
+        X = self._columns(X)
         if sparse.issparse(X):
             return self._apply_csr(X)
         rows = self.entries(X)
@@ -242,8 +166,8 @@ class PublicMap:
         rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
         return rows
 
-    def _raw(self, X: Any) -> Any:
-        """Return the values of the functions, if any take the place of the entries."""
+    def _columns(self, X: Any) -> Any:
+        """Return the columns to map: those of X, or the functions that take their place."""
         return X if self.splines is None else self.splines.apply(X)
 
     @quiet
@@ -461,6 +385,82 @@ def row_blocks(rows: Any, n_numbers: int | None = None) -> Iterator[slice]:
     step = max(1, BLOCK_SIZE // max(1, rows.shape[1] if n_numbers is None else n_numbers))
     for start in range(0, rows.shape[0], step):
         yield slice(start, min(start + step, rows.shape[0]))
+
+
+# Public piecewise linear functions of single columns.
+
+
+@dataclass(frozen=True)
+class SplineMap(Record):
+    """Hat functions of every column: 1 at one knot, 0 at the others, linear in between.
+
+    Parameters
+    ----------
+    knots : tuple of tuple of float
+        Increasing knots of each column, at least two. Entries outside are clipped.
+    linear : tuple of bool
+        Which columns are only scaled to [0, 1]: of two hats, only the second is used.
+    """
+
+    knots: tuple[Annotated[tuple[float, ...], Range(2, MAX_KNOTS)], ...]
+    linear: tuple[bool, ...]
+
+    def _rules(self) -> Iterator[tuple[object, str]]:
+        """Yield the rules for the knots of a column."""
+        wrong = len(self.linear) != len(self.knots)
+        yield wrong, "linear: expected one for each column"
+        both = zip(self.knots, self.linear, strict=False)
+        wrong = any(linear and len(knots) != 2 for knots, linear in both)
+        yield wrong, "linear: expected two knots"
+        wrong = not all(increasing(np.array(knots)) for knots in self.knots)
+        yield wrong, "knots: expected increasing numbers"
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of functions of each column."""
+        both = zip(self.knots, self.linear, strict=True)
+        return [1 if linear else len(knots) for knots, linear in both]
+
+    @quiet
+    def apply(self, X: Any) -> sparse.csr_matrix:
+        """Return the values of all functions as CSR, in the precision of X.
+
+        Parameters
+        ----------
+        X : ndarray or CSR matrix of shape (n_samples, n_features)
+            Finite numbers.
+        """
+        blocks = [self._block(X[block]) for block in row_blocks(X, 4 * X.shape[1])]
+        return sparse.vstack(blocks, format="csr")
+
+    def _block(self, X: Any) -> sparse.csr_matrix:
+        """Return the values for a block of rows, column by column."""
+        rows = X.toarray() if sparse.issparse(X) else X
+        n, width = rows.shape[0], 2 * len(self.knots) - sum(self.linear)
+        values: NDArray[Any] = np.empty((width, n), dtype=rows.dtype)
+        places = np.empty((width, n), dtype=np.int64)
+        at = first = 0
+        for column, given, linear in zip(rows.T, self.knots, self.linear, strict=True):
+            knots = np.array(given)
+            x = np.clip(column.astype(np.float64), knots[0], knots[-1])
+            left = np.searchsorted(knots[1:-1], x, side="right")
+            share = (x - knots[left]) / np.diff(knots)[left]
+            if not linear:
+                values[at], places[at] = 1.0 - share, first + left
+                at, first = at + 1, first + 1
+            values[at], places[at] = share, first + left
+            at, first = at + 1, first + (1 if linear else knots.size - 1)
+        starts = np.arange(0, values.size + 1, width)
+        csr = sparse.csr_matrix((values.T.ravel(), places.T.ravel(), starts), shape=(n, first))
+        csr.eliminate_zeros()
+        return csr
+
+
+def increasing(knots: Array) -> bool:
+    """Return whether knots are finite and far enough apart to avoid division by zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        steps = np.diff(knots)
+    return bool(np.isfinite(steps).all() and (steps > np.finfo(np.float64).tiny).all())
 
 
 # Public random Fourier features: what describes them, and where the map is drawn.

@@ -657,6 +657,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
             functions=tuple(dict.fromkeys(str(leaf) for leaf in leaves if leaf.maps_by_function)),
             learned=self.learned,
             uncovered=tuple(name for name, applies in uncovered.items() if applies),
+            **facts,
         )
 
     def _statement(
