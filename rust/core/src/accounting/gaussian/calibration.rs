@@ -33,6 +33,15 @@ struct Probe {
     slope: f64,
 }
 
+impl Probe {
+    /// At a point of the curve, whose derivative by the variable, as above, is `slope`.
+    fn of(point: Option<CurvePoint>, delta: f64, slope: impl Fn(&CurvePoint) -> f64) -> Self {
+        let excess = point.map_or(f64::INFINITY, |point| point.excess(delta));
+        let slope = point.as_ref().map_or(1.0, slope);
+        Self { excess, slope }
+    }
+}
+
 /// The unknown of [`least_safe`]: how it moves, and what it costs.
 trait Unknown {
     fn probe(&self, at: f64) -> Probe;
@@ -49,16 +58,8 @@ struct Sigma {
 
 impl Unknown for Sigma {
     fn probe(&self, at: f64) -> Probe {
-        match CurvePoint::at(self.epsilon, at) {
-            None => Probe {
-                excess: f64::INFINITY,
-                slope: 1.0,
-            },
-            Some(point) => Probe {
-                excess: point.excess(self.delta),
-                slope: point.slope_by_log_sigma(at),
-            },
-        }
+        let point = CurvePoint::at(self.epsilon, at);
+        Probe::of(point, self.delta, |point| point.slope_by_log_sigma(at))
     }
 
     fn moved(&self, at: f64, step: f64) -> f64 {
@@ -77,16 +78,8 @@ struct Epsilon {
 
 impl Unknown for Epsilon {
     fn probe(&self, at: f64) -> Probe {
-        match CurvePoint::at(at, self.sigma) {
-            None => Probe {
-                excess: f64::INFINITY,
-                slope: 1.0,
-            },
-            Some(point) => Probe {
-                excess: point.excess(self.delta),
-                slope: point.slope_by_epsilon(),
-            },
-        }
+        let point = CurvePoint::at(at, self.sigma);
+        Probe::of(point, self.delta, CurvePoint::slope_by_epsilon)
     }
 
     fn moved(&self, at: f64, step: f64) -> f64 {

@@ -63,53 +63,21 @@ pub(super) struct CurvePoint {
     width: f64,
 }
 
-/// The arguments of the curve in twofold precision.
-struct Arguments {
-    /// `1 / sigma`, half of it, and `epsilon sigma`, rounded.
-    inverse: f64,
-    h: f64,
-    middle: f64,
-    u: f64,
-    u_low: f64,
-    v: f64,
-}
-
-impl Arguments {
-    /// `None` when `1 / sigma` overflows.
-    fn at(epsilon: f64, sigma: f64) -> Option<Self> {
+impl CurvePoint {
+    /// The curve at `epsilon >= 0`, `sigma > 0`, both finite. `None` stands for a `delta` that is
+    /// 1 to within the smallest double.
+    pub(super) fn at(epsilon: f64, sigma: f64) -> Option<Self> {
         let inverse = 1.0 / sigma;
         if !inverse.is_finite() {
             return None;
         }
+        // The arguments in twofold precision.
         let inverse_low = (-inverse).mul_add(sigma, 1.0) * inverse;
         let h = 0.5 * inverse;
         let (middle, middle_low) = two_product(epsilon, sigma);
         let (difference, rest) = two_sum(middle, -h);
         let (u, u_low) = two_sum(difference, rest + (middle_low - 0.5 * inverse_low));
         let v = middle + h;
-        Some(Self {
-            inverse,
-            h,
-            middle,
-            u,
-            u_low,
-            v,
-        })
-    }
-}
-
-impl CurvePoint {
-    /// The curve at `epsilon >= 0`, `sigma > 0`, both finite. `None` stands for a `delta` that is
-    /// 1 to within the smallest double.
-    pub(super) fn at(epsilon: f64, sigma: f64) -> Option<Self> {
-        let Arguments {
-            inverse,
-            h,
-            middle,
-            u,
-            u_low,
-            v,
-        } = Arguments::at(epsilon, sigma)?;
         let (t, t_error) = two_product(u * 0.5, u);
         if !(t.is_finite() && v.is_finite()) {
             return if u < 0.0 {
@@ -243,6 +211,20 @@ impl CurvePoint {
     /// Derivative of minus the logarithm used by [`Self::excess`] by `epsilon`.
     pub(super) fn slope_by_epsilon(&self) -> f64 {
         self.mills_v / self.width
+    }
+}
+
+/// Density of the standard normal law.
+pub(super) fn density(x: f64) -> f64 {
+    DENSITY_AT_ZERO * libm::exp(-0.5 * x * x)
+}
+
+/// `Phi(-x)`; the relative error grows as `x^2 / 2` roundoffs.
+pub(super) fn upper_tail(x: f64) -> f64 {
+    if x >= LEAST {
+        density(x) * mills(x)
+    } else {
+        1.0 - density(x) * mills(-x)
     }
 }
 

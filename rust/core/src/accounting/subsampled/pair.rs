@@ -6,8 +6,7 @@
 //! a sum or product of positive terms, so nothing cancels (`docs/proofs/accountant.md`,
 //! "Dominating pairs").
 
-use crate::accounting::gaussian::DENSITY_AT_ZERO;
-use crate::numeric::normal::mills;
+use crate::accounting::gaussian::{density, upper_tail};
 
 /// Unit of the error bounds: two roundoffs.
 pub(super) const ULP: f64 = f64::EPSILON;
@@ -84,19 +83,9 @@ impl Place {
     }
 }
 
-/// Density of the standard normal law.
-fn density(u: f64) -> f64 {
-    DENSITY_AT_ZERO * libm::exp(-0.5 * u * u)
-}
-
 /// Upper bound on the mass of the standard normal law above `u`.
 pub(super) fn normal_tail(u: f64) -> f64 {
-    let tail = if u >= -0.5 {
-        mills(u) * density(u)
-    } else {
-        1.0 - mills(-u) * density(u)
-    };
-    (tail * (1.0 + ULP * (16.0 + u * u)) + 1e-300).min(1.0)
+    (upper_tail(u) * (1.0 + ULP * (16.0 + u * u)) + 1e-300).min(1.0)
 }
 
 /// `u` with a mass of at most `mass` above it, up to rounding.
@@ -287,26 +276,24 @@ impl Pair {
 
     /// Upper bounds on the masses above `u` under both laws.
     pub(super) fn above(&self, u: f64) -> (f64, f64) {
-        let middle = normal_tail(u);
-        let first = self.rest * middle + self.rate * normal_tail(u - self.inverse);
-        let second = if self.replace {
-            self.rest * middle + self.rate * normal_tail(u + self.inverse)
-        } else {
-            middle
-        };
-        (first, second)
+        self.outside(u, 1.0)
     }
 
     /// Upper bounds on the masses below `u` under both laws.
     pub(super) fn below(&self, u: f64) -> (f64, f64) {
-        let middle = normal_tail(-u);
-        let first = self.rest * middle + self.rate * normal_tail(self.inverse - u);
+        self.outside(u, -1.0)
+    }
+
+    /// The masses above `u` for a `sign` of 1, below it for -1.
+    fn outside(&self, u: f64, sign: f64) -> (f64, f64) {
+        let middle = normal_tail(sign * u);
+        let mixed = |z: f64| self.rest * middle + self.rate * normal_tail(sign * z);
         let second = if self.replace {
-            self.rest * middle + self.rate * normal_tail(-self.inverse - u)
+            mixed(u + self.inverse)
         } else {
             middle
         };
-        (first, second)
+        (mixed(u - self.inverse), second)
     }
 
     /// Ends of the positions outside of which about `mass` of both laws lies.

@@ -1,21 +1,8 @@
 //! The normal law in the form the joint bound needs: relative errors of a few roundoffs.
 
 use crate::accounting::gaussian::DENSITY_AT_ZERO;
-use crate::numeric::normal::{LEAST, mills};
-
-/// Density of the standard normal law.
-pub(super) fn density(x: f64) -> f64 {
-    DENSITY_AT_ZERO * libm::exp(-0.5 * x * x)
-}
-
-/// `Phi(-x)`; the relative error grows as `x^2 / 2` roundoffs.
-pub(super) fn upper_tail(x: f64) -> f64 {
-    if x >= LEAST {
-        density(x) * mills(x)
-    } else {
-        1.0 - density(x) * mills(-x)
-    }
-}
+pub(super) use crate::accounting::gaussian::{density, upper_tail};
+use crate::numeric::normal::mills;
 
 /// `Phi(x)`.
 pub(super) fn cdf(x: f64) -> f64 {
