@@ -8,13 +8,9 @@
 //! one-vs-rest".
 
 use crate::accounting::objective::logs::{NOTHING, log_add, log_gaussian, log_tail};
+use crate::accounting::objective::step_law::SIX;
 
-/// Half-widths of the nodes and weights of Gauss-Legendre rules on [-1, 1].
-const SIX: [[f64; 2]; 3] = [
-    [0.238_619_186_083_196_9, 0.467_913_934_572_691_04],
-    [0.661_209_386_466_264_5, 0.360_761_573_048_138_6],
-    [0.932_469_514_203_152, 0.171_324_492_379_170_36],
-];
+/// The same as [`SIX`] for eight nodes.
 const EIGHT: [[f64; 2]; 4] = [
     [0.183_434_642_495_649_8, 0.362_683_783_378_362],
     [0.525_532_409_916_329, 0.313_706_645_877_887_3],

@@ -65,10 +65,6 @@ impl Shape {
     }
 }
 
-fn convolved(law: &StepLaw, n: usize, e: f64) -> f64 {
-    Powers::new().log_delta(law, n, e)
-}
-
 /// `U = sum_{k <= n} max(0, t^2 / 2 + t z_k)`: upper bound on the logarithm of its curve at `e >= 0`.
 pub(super) fn log_delta(e: f64, t: f64, n: usize) -> f64 {
     let shape = Shape {
@@ -88,7 +84,7 @@ pub(super) fn log_delta(e: f64, t: f64, n: usize) -> f64 {
     let thresholds: Vec<f64> = (0..shape.len(e, eta))
         .map(|j| j as f64 * eta / t - 0.5 * t)
         .collect();
-    convolved(&StepLaw::of_convex(&thresholds, eta), n, e)
+    Powers::new().log_delta(&StepLaw::of_convex(&thresholds, eta), n, e)
 }
 
 /// The same for logistic-type losses, the Jacobian included: `U = sum_k S_k` of [`OneScore`].
@@ -114,7 +110,7 @@ pub(super) fn log_delta_logistic(epsilon: f64, t: f64, kappa: f64, n: usize) -> 
     for j in (1..thresholds.len()).rev() {
         thresholds[j - 1] = thresholds[j - 1].min(thresholds[j]);
     }
-    convolved(&StepLaw::of_convex(&thresholds, eta), n, epsilon)
+    Powers::new().log_delta(&StepLaw::of_convex(&thresholds, eta), n, epsilon)
 }
 
 /// Replacement: the loss `Y` of one score has `P(Y > x) <= Phi(-(x / 2t - t)) + 2 Phi(-(x / t - t / 2))`.
@@ -136,5 +132,5 @@ pub(super) fn log_delta_replaced(e: f64, t: f64, n: usize) -> f64 {
     let eta = 0.5 * shape.eta(e);
     let parts = [[1.0, 2.0 * t * t, 2.0 * t], [2.0, 0.5 * t * t, t]];
     let law = StepLaw::of_tails(&parts, eta, shape.len(e, eta));
-    convolved(&law, n, e)
+    Powers::new().log_delta(&law, n, e)
 }

@@ -9,13 +9,13 @@
 use crate::accounting::objective::logs::{LOG_ROOT_TWO_PI, NOTHING, log_add, log_tail};
 
 /// Half-widths of the six Gauss-Legendre nodes on [-1, 1] and their weights.
-const RULE: [[f64; 2]; 3] = [
+pub(super) const SIX: [[f64; 2]; 3] = [
     [0.238_619_186_083_196_9, 0.467_913_934_572_691_04],
     [0.661_209_386_466_264_5, 0.360_761_573_048_138_6],
     [0.932_469_514_203_152, 0.171_324_492_379_170_36],
 ];
 
-/// Largest change of the normal density's logarithm over a cell that [`RULE`] is trusted with; its
+/// Largest change of the normal density's logarithm over a cell that [`SIX`] is trusted with; its
 /// relative error is then below 1e-12.
 const SMOOTH: f64 = 2.0;
 
@@ -43,7 +43,7 @@ struct Splitter {
 impl Splitter {
     fn new(eta: f64) -> Self {
         let mut nodes = [[0.0; 3]; 6];
-        for (i, &[x, weight]) in RULE.iter().enumerate() {
+        for (i, &[x, weight]) in SIX.iter().enumerate() {
             for (j, place) in [(2 * i, 0.5 - 0.5 * x), (2 * i + 1, 0.5 + 0.5 * x)] {
                 // Share of e^{-S} at this place, between its values at the two ends.
                 let right = libm::expm1(-eta * place) / libm::expm1(-eta);
