@@ -128,8 +128,8 @@ impl Wanted<'_> {
     /// Log of the estimated delta over the target, at the log of the noise.
     fn estimate(&self, log_noise: f64) -> Result<f64> {
         let steps = self.steps(libm::exp(log_noise));
-        let found = composition(steps, self.replace_one)
-            .log_delta_estimate(self.epsilon, self.interrupt)?;
+        let composed = composition(steps, self.replace_one);
+        let (found, _) = composed.estimate(self.epsilon, self.interrupt)?;
         Ok(found - libm::log(self.delta))
     }
 

@@ -132,76 +132,66 @@ fn tilted(law: &GridLaw, tilt: f64, size: usize) -> Result<Tilted> {
     })
 }
 
-/// The product of the powers of several spectra, in polar form, with a bound on its error.
-struct Product {
+/// One entry of the product of the powers of several spectra, in polar form, with a bound on its error.
+#[derive(Clone, Copy, Default)]
+struct Polar {
     /// Sum of `times ln |.|`, of `times arg`.
-    log_size: Vec<f64>,
-    angle: Vec<f64>,
+    log_size: f64,
+    angle: f64,
     /// `log_size` with the error added to each size, and the sum of relative errors.
-    log_bound: Vec<f64>,
-    relative: Vec<f64>,
+    log_bound: f64,
+    relative: f64,
 }
 
-impl Product {
-    fn new(length: usize) -> Result<Self> {
-        Ok(Self {
-            log_size: memory::zeros(length)?,
-            angle: memory::zeros(length)?,
-            log_bound: memory::zeros(length)?,
-            relative: memory::zeros(length)?,
-        })
+/// Multiplies by `spectrum` to the power `times`; `error` bounds that of each entry.
+fn multiply(product: &mut [Polar], spectrum: &[Complex<f64>], times: f64, error: f64) {
+    for (entry, value) in product.iter_mut().zip(spectrum) {
+        let squared = value.norm_sqr();
+        let bound = squared.sqrt() * (1.0 + 2.0 * ULP) + error;
+        entry.log_bound += times * libm::log(bound);
+        if entry.log_bound < NEGLIGIBLE {
+            // Left out: the error is the whole.
+            entry.log_size = f64::NEG_INFINITY;
+            entry.relative += 1.0;
+            continue;
+        }
+        let log_size = 0.5 * libm::log(squared.max(f64::MIN_POSITIVE));
+        let angle = libm::atan2(value.im, value.re);
+        entry.log_size += times * log_size;
+        entry.angle += times * angle;
+        let rounding = 8.0 * ULP * (log_size.abs() + angle.abs()) + 8.0 * ULP / times;
+        entry.relative += times * (error / bound + rounding);
     }
+}
 
-    /// Multiplies by `spectrum` to the power `times`; `error` bounds that of each entry.
-    fn multiply(&mut self, spectrum: &[Complex<f64>], times: f64, error: f64) {
-        for (k, value) in spectrum.iter().enumerate() {
-            let squared = value.norm_sqr();
-            let bound = squared.sqrt() * (1.0 + 2.0 * ULP) + error;
-            self.log_bound[k] += times * libm::log(bound);
-            if self.log_bound[k] < NEGLIGIBLE {
-                // Left out: the error is the whole.
-                self.log_size[k] = f64::NEG_INFINITY;
-                self.relative[k] += 1.0;
-                continue;
-            }
-            let log_size = 0.5 * libm::log(squared.max(f64::MIN_POSITIVE));
-            let angle = libm::atan2(value.im, value.re);
-            self.log_size[k] += times * log_size;
-            self.angle[k] += times * angle;
-            let rounding = 8.0 * ULP * (log_size.abs() + angle.abs()) + 8.0 * ULP / times;
-            self.relative[k] += times * (error / bound + rounding);
+/// Values of the product into `spectrum`; returns the sums over the whole circle of the errors and of
+/// the squared sizes.
+fn finish(product: &[Polar], spectrum: &mut [Complex<f64>], even: bool) -> (f64, f64) {
+    let last = spectrum.len() - 1;
+    let (mut errors, mut squares) = (0.0, 0.0);
+    for (k, (value, entry)) in spectrum.iter_mut().zip(product).enumerate() {
+        let copies = if k == 0 || (even && k == last) {
+            1.0
+        } else {
+            2.0
+        };
+        let bound = libm::exp(entry.log_bound.min(700.0));
+        if entry.log_bound < NEGLIGIBLE {
+            *value = Complex::default();
+            errors += copies * bound;
+            continue;
         }
+        let size = libm::exp(entry.log_size);
+        let (sine, cosine) = libm::sincos(entry.angle);
+        *value = Complex::new(size * cosine, size * sine);
+        errors += copies * bound * (entry.relative + 16.0 * ULP);
+        squares += copies * bound * bound;
     }
-
-    /// Values into `spectrum`; returns the sums over the whole circle of the errors and of the
-    /// squared sizes.
-    fn finish(&self, spectrum: &mut [Complex<f64>], even: bool) -> (f64, f64) {
-        let last = spectrum.len() - 1;
-        let (mut errors, mut squares) = (0.0, 0.0);
-        for (k, value) in spectrum.iter_mut().enumerate() {
-            let copies = if k == 0 || (even && k == last) {
-                1.0
-            } else {
-                2.0
-            };
-            let bound = libm::exp(self.log_bound[k].min(700.0));
-            if self.log_bound[k] < NEGLIGIBLE {
-                *value = Complex::default();
-                errors += copies * bound;
-                continue;
-            }
-            let size = libm::exp(self.log_size[k]);
-            let (sine, cosine) = libm::sincos(self.angle[k]);
-            *value = Complex::new(size * cosine, size * sine);
-            errors += copies * bound * (self.relative[k] + 16.0 * ULP);
-            squares += copies * bound * bound;
-        }
-        spectrum[0].im = 0.0;
-        if even {
-            spectrum[last].im = 0.0;
-        }
-        (errors, squares)
+    spectrum[0].im = 0.0;
+    if even {
+        spectrum[last].im = 0.0;
     }
+    (errors, squares)
 }
 
 type Transforms = (Arc<dyn RealToComplex<f64>>, Arc<dyn ComplexToReal<f64>>);
@@ -237,7 +227,7 @@ pub(super) fn compose(
     let scratch = forward.get_scratch_len().max(backward.get_scratch_len());
     let mut scratch = memory::zeros(scratch)?;
     let mut spectrum = memory::zeros(forward.complex_len())?;
-    let mut product = Product::new(spectrum.len())?;
+    let mut product = memory::zeros::<Polar>(spectrum.len())?;
     let (mut log_scale, mut log_moment, mut error, mut drift) = (0.0, 0.0, 0.0, 0.0);
     let mut offset = 0_i64;
     for &(law, times) in parts {
@@ -248,7 +238,7 @@ pub(super) fn compose(
         debug_assert!(done.is_ok());
         let bound = TRANSFORM_ERROR * halvings * norm * (size as f64).sqrt();
         interrupt.check()?;
-        product.multiply(&spectrum, times, bound);
+        multiply(&mut product, &spectrum, times, bound);
         log_scale += times * tilted.log_sum;
         log_moment += times * tilted.log_moment;
         error += times * tilted.error;
@@ -258,7 +248,7 @@ pub(super) fn compose(
             .rem_euclid(size as i64);
     }
     interrupt.check()?;
-    let (errors, squares) = product.finish(&mut spectrum, size.is_multiple_of(2));
+    let (errors, squares) = finish(&product, &mut spectrum, size.is_multiple_of(2));
     let mut raw: Vec<f64> = memory::zeros(size)?;
     let done = backward.process_with_scratch(&mut spectrum, &mut raw, &mut scratch);
     debug_assert!(done.is_ok());

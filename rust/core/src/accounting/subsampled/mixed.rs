@@ -101,7 +101,17 @@ struct Direction {
     plan: DirectionPlan,
 }
 
+/// Whether each direction to look at is the reversed one.
+fn directions(both: bool) -> impl Iterator<Item = bool> {
+    [false, true].into_iter().take(1 + usize::from(both))
+}
+
 impl Direction {
+    /// The plan for a grid of about `step`.
+    fn with_step(&self, goal: Question, step: f64, limits: Limits) -> DirectionPlan {
+        self.cumulants.with_step(&self.plan, goal, step, limits)
+    }
+
     /// Whether the estimate behind the plan was near enough for its step to be fine enough.
     fn is_as_planned(&self, goal: Question, found: f64) -> bool {
         match goal {
@@ -295,7 +305,7 @@ impl Composition {
     }
 
     /// About the log of delta at `epsilon`, and the mass to cut off for it.
-    fn estimate(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<(f64, f64)> {
+    pub(super) fn estimate(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<(f64, f64)> {
         let mut delta = 1e-10;
         let mut found = 0.0;
         for _ in 0..ROUNDS {
@@ -303,12 +313,10 @@ impl Composition {
             let atoms = self.all_atoms(tail);
             found = f64::NEG_INFINITY;
             let both = !self.never_loses(Question::Epsilon(epsilon));
-            for reversed in [false, true].into_iter().take(1 + usize::from(both)) {
+            for reversed in directions(both) {
                 let cumulants = self.cumulants(&atoms, tail, reversed);
-                found = cumulants
-                    .saddle(Question::Epsilon(epsilon), interrupt)?
-                    .log_delta()
-                    .max(found);
+                let saddle = cumulants.saddle(Question::Epsilon(epsilon), interrupt)?;
+                found = saddle.log_delta().max(found);
             }
             if found >= libm::log(delta) || delta <= MIN_DELTA {
                 break;
@@ -320,19 +328,8 @@ impl Composition {
 
     /// Mass at infinity of the events known by atoms.
     fn infinite(&self) -> f64 {
-        self.atoms
-            .iter()
-            .map(|(atoms, times)| atoms.infinite * times)
-            .sum()
-    }
-
-    /// Estimate of epsilon at `delta` without any grid, or of `ln delta` at epsilon.
-    pub(super) fn log_delta_estimate(
-        &self,
-        epsilon: f64,
-        interrupt: &dyn Interrupt,
-    ) -> Result<f64> {
-        Ok(self.estimate(epsilon, interrupt)?.0)
+        let masses = self.atoms.iter();
+        masses.map(|(atoms, times)| atoms.infinite * times).sum()
     }
 
     /// Upper bound on the larger direction's answer to `goal` by a table or one grid.
@@ -383,9 +380,8 @@ impl Composition {
     ) -> Result<f64> {
         let prepared = self.prepared(goal, tail, interrupt)?;
         let step = self.aligned(prepared.ways[0].plan.step);
-        Ok(self
-            .at_step(&prepared, goal, step, limits, interrupt)?
-            .value)
+        let found = self.at_step(&prepared, goal, step, limits, interrupt)?;
+        Ok(found.value)
     }
 
     /// Largest delta that is near an estimate.
@@ -399,26 +395,23 @@ impl Composition {
         let tail = CUT * end / self.steps();
         let atoms = self.all_atoms(tail);
         let (mut low, mut high, mut step) = (0.0_f64, 0.0_f64, f64::INFINITY);
-        let mut directions = Vec::with_capacity(2);
-        for reversed in [false, true]
-            .into_iter()
-            .take(1 + usize::from(self.has_directions()))
-        {
+        let mut both = Vec::with_capacity(2);
+        for reversed in directions(self.has_directions()) {
             let cumulants = self.cumulants(&atoms, tail, reversed);
             if log_delta < 0.0 {
                 let start = Question::Delta(libm::exp(log_delta));
                 low = low.max(cumulants.saddle(start, interrupt)?.mean);
             }
             high = high.max(cumulants.saddle(Question::Delta(end), interrupt)?.mean);
-            directions.push((reversed, cumulants));
+            both.push((reversed, cumulants));
         }
         let without = self.largest_without();
         if without < 0.5 * (low + high) {
-            directions.truncate(1);
+            both.truncate(1);
             low = low.max(without.next_up());
         }
         let mut ways = Vec::with_capacity(2);
-        for (reversed, cumulants) in directions {
+        for (reversed, cumulants) in both {
             let plan = cumulants.plan_between(low, high, interrupt)?;
             step = step.min(plan.step);
             ways.push(Direction {
@@ -433,20 +426,13 @@ impl Composition {
         let mut deltas = vec![0.0_f64; epsilons.len()];
         let mut grid: Option<Grid> = None;
         for way in &prepared.ways {
-            let plan = way.cumulants.with_step(
-                &way.plan,
-                Question::Epsilon(low),
-                self.aligned(step),
-                limits,
-            );
+            let plan = way.with_step(Question::Epsilon(low), self.aligned(step), limits);
             let grid = match &mut grid {
                 Some(grid) if grid.step == plan.step => grid,
                 other => other.insert(self.grid(&prepared, plan.step, interrupt)?),
             };
-            let found = grid
-                .one_way(way.reversed, plan)
-                .deltas(&epsilons, interrupt)?;
-            let found = epsilons.iter().zip(found);
+            let found = grid.one_way(way.reversed, plan);
+            let found = epsilons.iter().zip(found.deltas(&epsilons, interrupt)?);
             for (largest, (epsilon, delta)) in deltas.iter_mut().rev().zip(found) {
                 let most = self.most(way.reversed, Question::Epsilon(*epsilon));
                 *largest = largest.max(delta.min(most));
@@ -549,27 +535,11 @@ impl Composition {
     /// Laws, directions and plans where about `tail` of the mass of one step is cut off.
     fn prepared(&self, goal: Question, tail: f64, interrupt: &dyn Interrupt) -> Result<Prepared> {
         let atoms = self.all_atoms(tail);
-        let ways = self.ways(goal, &atoms, tail, interrupt)?;
-        Ok(Prepared { atoms, tail, ways })
-    }
-
-    /// The directions, the deciding one first.
-    fn ways(
-        &self,
-        goal: Question,
-        atoms: &[(Atoms, f64)],
-        tail: f64,
-        interrupt: &dyn Interrupt,
-    ) -> Result<Vec<Direction>> {
         let reduced = self.reduced(goal);
-        let directions: &[bool] = if self.has_directions() && !self.never_loses(goal) {
-            &[false, true]
-        } else {
-            &[false]
-        };
+        let both = self.has_directions() && !self.never_loses(goal);
         let mut ways = Vec::with_capacity(2);
-        for &reversed in directions {
-            let cumulants = self.cumulants(atoms, tail, reversed);
+        for reversed in directions(both) {
+            let cumulants = self.cumulants(&atoms, tail, reversed);
             let plan = cumulants.plan(reduced, interrupt)?;
             ways.push(Direction {
                 reversed,
@@ -578,7 +548,7 @@ impl Composition {
             });
         }
         deciding_first(goal, &mut ways);
-        Ok(ways)
+        Ok(Prepared { atoms, tail, ways })
     }
 
     /// Answer of the larger direction, the deciding one on a grid of about `step`.
@@ -592,15 +562,12 @@ impl Composition {
     ) -> Result<Found> {
         let ways = &prepared.ways;
         let reduced = self.reduced(goal);
-        let plan = ways[0]
-            .cumulants
-            .with_step(&ways[0].plan, reduced, step, limits);
+        let plan = ways[0].with_step(reduced, step, limits);
         let used = plan.step;
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let most = |way: &Direction| self.most(way.reversed, goal);
-        let computed = grid
-            .one_way(ways[0].reversed, plan)
-            .answer(goal, interrupt)?;
+        let one = grid.one_way(ways[0].reversed, plan);
+        let computed = one.answer(goal, interrupt)?;
         let first = Found {
             computed,
             value: computed.min(most(&ways[0])),
@@ -614,9 +581,7 @@ impl Composition {
             value: first.value.max(second.min(most(way))),
             step: used,
         };
-        let plan = way
-            .cumulants
-            .with_step(&way.plan, reduced, grid.step, limits);
+        let plan = way.with_step(reduced, grid.step, limits);
         if plan.step == grid.step {
             let one = grid.one_way(way.reversed, plan);
             if one.is_below(goal, first.value)? {
@@ -626,9 +591,7 @@ impl Composition {
                 return Ok(with(one.answer(goal, interrupt)?));
             }
         }
-        let plan = way
-            .cumulants
-            .with_step(&way.plan, reduced, way.plan.step, limits);
+        let plan = way.with_step(reduced, way.plan.step, limits);
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let one = grid.one_way(way.reversed, plan);
         Ok(with(one.answer(goal, interrupt)?))

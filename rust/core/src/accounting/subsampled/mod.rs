@@ -323,7 +323,7 @@ impl LossDistribution {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] when `epsilon` is negative or not finite.
     pub fn delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        self.answer(Question::Epsilon(epsilon), interrupt)
+        self.answer(Question::Epsilon(epsilon), None, interrupt)
     }
 
     /// Upper bound on the least epsilon >= 0 at `delta`; infinity when there is none.
@@ -331,7 +331,7 @@ impl LossDistribution {
     /// # Errors
     /// [`crate::Error::InvalidArgument`] when `target` is outside `[f64::MIN_POSITIVE, 1)`.
     pub fn epsilon(&self, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        self.answer(Question::Delta(target), interrupt)
+        self.answer(Question::Delta(target), None, interrupt)
     }
 
     /// An upper bound on `delta` by small grids, mostly larger than [`Self::delta`], in a fraction of
@@ -340,7 +340,7 @@ impl LossDistribution {
     /// # Errors
     /// As of [`Self::delta`].
     pub fn quick_delta(&self, epsilon: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        self.quick_answer(Question::Epsilon(epsilon), interrupt)
+        self.answer(Question::Epsilon(epsilon), Some(&self.tables), interrupt)
     }
 
     /// An upper bound on [`Self::epsilon`] by a small grid, in a fraction of the time.
@@ -348,36 +348,33 @@ impl LossDistribution {
     /// # Errors
     /// As of [`Self::epsilon`].
     pub fn quick_epsilon(&self, target: f64, interrupt: &dyn Interrupt) -> Result<f64> {
-        self.quick_answer(Question::Delta(target), interrupt)
+        self.answer(Question::Delta(target), Some(&self.tables), interrupt)
     }
 
-    fn quick_answer(&self, question: Question, interrupt: &dyn Interrupt) -> Result<f64> {
-        question.check()?;
-        let tables = &self.tables;
-        match &self.kind {
-            Kind::Mixed(law) => law.quick_answer(question, tables, OF_LOOK, interrupt),
-            Kind::Step(steps, replace_one) => {
-                let quick = Effort {
-                    tables: Some(tables),
-                    ..Effort::default()
-                };
-                Ok(answer(quick, *steps, question, *replace_one, interrupt)?.value)
-            }
-            _ => self.answer(question, interrupt),
-        }
-    }
-
-    fn answer(&self, question: Question, interrupt: &dyn Interrupt) -> Result<f64> {
+    /// A quick answer where `tables` are given.
+    fn answer(
+        &self,
+        question: Question,
+        tables: Option<&Tables>,
+        interrupt: &dyn Interrupt,
+    ) -> Result<f64> {
         question.check()?;
         match &self.kind {
             Kind::Gaussian(None) => Ok(0.0),
             Kind::Gaussian(Some(sigma)) => question.gaussian(*sigma),
             Kind::Step(steps, replace_one) => {
-                Ok(answer(Effort::default(), *steps, question, *replace_one, interrupt)?.value)
+                let effort = Effort {
+                    tables,
+                    ..Effort::default()
+                };
+                Ok(answer(effort, *steps, question, *replace_one, interrupt)?.value)
             }
             Kind::Concentrated(rho) => question.of(|e| Ok(profile::zcdp_delta(*rho, e).min(1.0))),
             Kind::Exact(law) => question.of(|e| Ok(law.delta(e))),
-            Kind::Mixed(composition) => Ok(composition.answer(question, interrupt)?.value),
+            Kind::Mixed(law) => match tables {
+                Some(tables) => law.quick_answer(question, tables, OF_LOOK, interrupt),
+                None => Ok(law.answer(question, interrupt)?.value),
+            },
         }
     }
 }
