@@ -280,6 +280,7 @@ fn split_open(pair: &Pair, left: f64, right: f64, ends: (f64, f64)) -> Split {
 
 /// The grid points of a pair and where they lie.
 struct Grid {
+    step: f64,
     first: i64,
     positions: Vec<f64>,
     drift: f64,
@@ -300,10 +301,22 @@ impl Grid {
             positions[index] = positions[index].max(positions[index - 1]);
         }
         Ok(Self {
+            step,
             first,
             positions,
             drift,
         })
+    }
+
+    /// Masses from the grid point `first` on, with what may have underflowed on top of `infinite`.
+    fn law(&self, first: i64, mass: Vec<f64>, infinite: f64) -> GridLaw {
+        GridLaw {
+            step: self.step,
+            first,
+            mass,
+            infinite: infinite + LOST * self.positions.len() as f64,
+            drift: self.drift,
+        }
     }
 }
 
@@ -319,13 +332,9 @@ pub(super) fn discretise(
     let (low, top) = pair.ends(tail);
     let last = (pair.loss(top) / step).ceil() as i64;
     let last = last.max(1);
-    if pair.replace {
-        return discretise_symmetric(pair, step, last, (low, top), interrupt);
-    }
     let natural = (pair.least_loss() / step).floor();
     let cut = (pair.loss(low) / step).floor();
-    let open = cut <= natural;
-    let first = (if open { natural } else { cut }) as i64;
+    let first = if pair.replace { 0.0 } else { natural.max(cut) } as i64;
     let grid = Grid::new(pair, step, first, last)?;
     let n = grid.positions.len();
     let mut mass = memory::zeros::<f64>(n)?;
@@ -335,33 +344,26 @@ pub(super) fn discretise(
         let part = if right == f64::NEG_INFINITY {
             Split::default()
         } else if left == f64::NEG_INFINITY {
-            split_open(
-                pair,
-                (first + index as i64) as f64 * step,
-                right,
-                (low, top),
-            )
+            let loss = (first + index as i64) as f64 * step;
+            split_open(pair, loss, right, (low, top))
         } else {
             split(pair, left, right, (low, top))
         };
         mass[index] += part.left;
         mass[index + 1] += part.right;
     }
-    with_ends(pair, step, &grid, mass, low)
+    if pair.replace {
+        return mirrored(pair, &grid, &mass);
+    }
+    with_ends(pair, &grid, mass, low)
 }
 
 /// Adds what lies beyond the grid, in each direction to the side that is safe.
-fn with_ends(
-    pair: &Pair,
-    step: f64,
-    grid: &Grid,
-    mut mass: Vec<f64>,
-    low: f64,
-) -> Result<Directions> {
+fn with_ends(pair: &Pair, grid: &Grid, mut mass: Vec<f64>, low: f64) -> Result<Directions> {
     let n = grid.positions.len();
     let grow = 1.0 + 4.0 * grid.drift + 8.0 * ULP;
     let mut reverse = memory::collected(mass.iter().enumerate().rev().map(|(i, p)| {
-        let loss = (grid.first + i as i64) as f64 * step;
+        let loss = (grid.first + i as i64) as f64 * grid.step;
         p * libm::exp(-loss) * grow
     }))?;
     for p in &mut mass {
@@ -384,57 +386,29 @@ fn with_ends(
         infinite = second_below;
     }
     reverse[n - finite.max(1)] += second_below;
-    let underflow = LOST * n as f64;
-    let law = |first, mass, infinite: f64| GridLaw {
-        step,
-        first,
-        mass,
-        infinite: infinite + underflow,
-        drift: grid.drift,
-    };
     let last = grid.first + n as i64 - 1;
     Ok(Directions {
-        forward: law(grid.first, mass, first_above),
-        backward: Some(law(-last, reverse, infinite)),
+        forward: grid.law(grid.first, mass, first_above),
+        backward: Some(grid.law(-last, reverse, infinite)),
     })
 }
 
-/// [`discretise`] for a pair that turns into itself when its laws change places.
-fn discretise_symmetric(
-    pair: &Pair,
-    step: f64,
-    last: i64,
-    ends: (f64, f64),
-    interrupt: &dyn Interrupt,
-) -> Result<Directions> {
-    let grid = Grid::new(pair, step, 0, last)?;
-    let n = grid.positions.len();
-    let mut half = memory::zeros::<f64>(n)?;
-    for index in 0..n - 1 {
-        poll(index, interrupt)?;
-        let part = split(pair, grid.positions[index], grid.positions[index + 1], ends);
-        half[index] += part.left;
-        half[index + 1] += part.right;
-    }
+/// Both halves of the law of a pair that turns into itself when its laws change places, from the
+/// masses at losses of at least 0.
+fn mirrored(pair: &Pair, grid: &Grid, half: &[f64]) -> Result<Directions> {
+    let n = half.len();
     let grow = 1.0 + 4.0 * grid.drift + 8.0 * ULP;
     let mut mass = memory::zeros::<f64>(2 * n - 1)?;
     for (index, p) in half.iter().enumerate() {
-        let loss = index as f64 * step;
+        let loss = index as f64 * grid.step;
         mass[n - 1 + index] += p * grow;
         mass[n - 1 - index] += p * libm::exp(-loss) * grow;
     }
     let (first_above, second_above) = pair.above(grid.positions[n - 1]);
     mass[2 * n - 2] += first_above;
     mass[0] += second_above;
-    let forward = GridLaw {
-        step,
-        first: -last,
-        mass,
-        infinite: first_above + LOST * n as f64,
-        drift: grid.drift,
-    };
     Ok(Directions {
-        forward,
+        forward: grid.law(1 - n as i64, mass, first_above),
         backward: None,
     })
 }

@@ -9,7 +9,7 @@ use crate::accounting::subsampled::compose::{
 use crate::accounting::subsampled::law::{Atoms, Directions, GridLaw, discretise};
 use crate::accounting::subsampled::pair::{Pair, ULP};
 use crate::accounting::subsampled::plan::{
-    Cumulants, DirectionPlan, LARGEST, Limits, OF_SEARCH, Question, pair_atoms,
+    Cumulants, DirectionPlan, LARGEST, OF_SEARCH, Question, pair_atoms,
 };
 use crate::accounting::subsampled::profile::zcdp_atoms;
 use crate::runtime::interrupt::Interrupt;
@@ -108,8 +108,8 @@ fn directions(both: bool) -> impl Iterator<Item = bool> {
 
 impl Direction {
     /// The plan for a grid of about `step`.
-    fn with_step(&self, goal: Question, step: f64, limits: Limits) -> DirectionPlan {
-        self.cumulants.with_step(&self.plan, goal, step, limits)
+    fn with_step(&self, goal: Question, step: f64, most_cells: f64) -> DirectionPlan {
+        self.cumulants.with_step(&self.plan, goal, step, most_cells)
     }
 
     /// Whether the estimate behind the plan was near enough for its step to be fine enough.
@@ -301,7 +301,7 @@ impl Composition {
             let found = pair_atoms(pair, tail, reversed, self.pairs.len());
             parts.push((found, *times));
         }
-        Cumulants::new(parts)
+        Cumulants { parts }
     }
 
     /// About the log of delta at `epsilon`, and the mass to cut off for it.
@@ -339,13 +339,13 @@ impl Composition {
         &self,
         goal: Question,
         tables: &Tables,
-        limits: Limits,
+        most_cells: f64,
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let Question::Epsilon(epsilon) = goal else {
             let tail = self.tail(goal, interrupt)?;
             return tail.map_or(Ok(f64::INFINITY), |tail| {
-                self.by_one_grid(goal, tail, limits, interrupt)
+                self.by_one_grid(goal, tail, most_cells, interrupt)
             });
         };
         let (log_delta, tail) = self.estimate(epsilon, interrupt)?;
@@ -355,7 +355,9 @@ impl Composition {
         let place = (log_delta / FALL).ceil();
         let mut known = 1.0;
         if (-LAST_TABLE..=0.0).contains(&place) {
-            let table = tables.at(place as i64, || self.table(FALL * place, limits, interrupt))?;
+            let table = tables.at(place as i64, || {
+                self.table(FALL * place, most_cells, interrupt)
+            })?;
             let is_close = |found: &f64| table.is_close || *found <= self.trusted(log_delta);
             if let Some(found) = table.at(epsilon).filter(is_close) {
                 return Ok(found);
@@ -366,7 +368,7 @@ impl Composition {
                 return Ok(known);
             }
         }
-        let found = self.by_one_grid(goal, tail, limits, interrupt)?;
+        let found = self.by_one_grid(goal, tail, most_cells, interrupt)?;
         Ok(found.min(known))
     }
 
@@ -375,12 +377,12 @@ impl Composition {
         &self,
         goal: Question,
         tail: f64,
-        limits: Limits,
+        most_cells: f64,
         interrupt: &dyn Interrupt,
     ) -> Result<f64> {
         let prepared = self.prepared(goal, tail, interrupt)?;
         let step = self.aligned(prepared.ways[0].plan.step);
-        let found = self.at_step(&prepared, goal, step, limits, interrupt)?;
+        let found = self.at_step(&prepared, goal, step, most_cells, interrupt)?;
         Ok(found.value)
     }
 
@@ -390,7 +392,7 @@ impl Composition {
     }
 
     /// Deltas of the larger direction where their logarithm falls from about `log_delta` by [`FALL`].
-    fn table(&self, log_delta: f64, limits: Limits, interrupt: &dyn Interrupt) -> Result<Table> {
+    fn table(&self, log_delta: f64, most_cells: f64, interrupt: &dyn Interrupt) -> Result<Table> {
         let end = libm::exp(log_delta - FALL);
         let tail = CUT * end / self.steps();
         let atoms = self.all_atoms(tail);
@@ -426,7 +428,7 @@ impl Composition {
         let mut deltas = vec![0.0_f64; epsilons.len()];
         let mut grid: Option<Grid> = None;
         for way in &prepared.ways {
-            let plan = way.with_step(Question::Epsilon(low), self.aligned(step), limits);
+            let plan = way.with_step(Question::Epsilon(low), self.aligned(step), most_cells);
             let grid = match &mut grid {
                 Some(grid) if grid.step == plan.step => grid,
                 other => other.insert(self.grid(&prepared, plan.step, interrupt)?),
@@ -446,14 +448,14 @@ impl Composition {
                 let epsilon = epsilons[POINTS - at];
                 let (_, tail) = self.estimate(epsilon, interrupt)?;
                 let goal = Question::Epsilon(epsilon);
-                deltas[at] <= CLOSE * self.by_one_grid(goal, tail, limits, interrupt)?
+                deltas[at] <= CLOSE * self.by_one_grid(goal, tail, most_cells, interrupt)?
             };
         }
         // If the estimate is far above, grids for single epsilons may be of no use.
         let poor = deltas[POINTS] < FAR_BELOW * end;
         let is_better = poor && {
             let (_, tail) = self.estimate(high, interrupt)?;
-            let one = self.by_one_grid(Question::Epsilon(high), tail, limits, interrupt)?;
+            let one = self.by_one_grid(Question::Epsilon(high), tail, most_cells, interrupt)?;
             deltas[POINTS] < FAR_BELOW * one
         };
         Ok(Table {
@@ -485,7 +487,7 @@ impl Composition {
             Question::Delta(left) => Some(left),
         };
         // An answer begins at the result of a search: it is never larger.
-        let mut limits = OF_SEARCH;
+        let mut most_cells = OF_SEARCH;
         let mut answer = Answer::from(f64::INFINITY);
         let mut value = f64::INFINITY;
         let (mut halvings, mut cuts) = (0, 0);
@@ -493,10 +495,10 @@ impl Composition {
         loop {
             let decides = &prepared.ways[0];
             let step = self.aligned(decides.plan.step) * libm::exp2(-f64::from(halvings));
-            let at = self.at_step(&prepared, goal, step, limits, interrupt)?;
+            let at = self.at_step(&prepared, goal, step, most_cells, interrupt)?;
             let (found, used) = (at.computed, at.step);
             value = value.min(at.value);
-            answer.work += if limits == LARGEST { 4 } else { 1 };
+            answer.work += if most_cells == LARGEST { 4 } else { 1 };
             let change = (answer.value - found) / found;
             let first = answer.value.is_infinite();
             let as_planned = decides.is_as_planned(goal, found);
@@ -517,10 +519,10 @@ impl Composition {
             }
             if too_long {
                 answer.limited = true;
-                if self.coarse || limits == LARGEST {
+                if self.coarse || most_cells == LARGEST {
                     break;
                 }
-                limits = LARGEST;
+                most_cells = LARGEST;
                 continue;
             }
             let settled = !first && (change.is_nan() || change < SETTLED);
@@ -557,12 +559,12 @@ impl Composition {
         prepared: &Prepared,
         goal: Question,
         step: f64,
-        limits: Limits,
+        most_cells: f64,
         interrupt: &dyn Interrupt,
     ) -> Result<Found> {
         let ways = &prepared.ways;
         let reduced = self.reduced(goal);
-        let plan = ways[0].with_step(reduced, step, limits);
+        let plan = ways[0].with_step(reduced, step, most_cells);
         let used = plan.step;
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let most = |way: &Direction| self.most(way.reversed, goal);
@@ -581,7 +583,7 @@ impl Composition {
             value: first.value.max(second.min(most(way))),
             step: used,
         };
-        let plan = way.with_step(reduced, grid.step, limits);
+        let plan = way.with_step(reduced, grid.step, most_cells);
         if plan.step == grid.step {
             let one = grid.one_way(way.reversed, plan);
             if one.is_below(goal, first.value)? {
@@ -591,7 +593,7 @@ impl Composition {
                 return Ok(with(one.answer(goal, interrupt)?));
             }
         }
-        let plan = way.with_step(reduced, way.plan.step, limits);
+        let plan = way.with_step(reduced, way.plan.step, most_cells);
         let grid = self.grid(prepared, plan.step, interrupt)?;
         let one = grid.one_way(way.reversed, plan);
         Ok(with(one.answer(goal, interrupt)?))

@@ -46,26 +46,14 @@ const LARGEST_STEP: f64 = 100.0;
 /// Length of a transform that is aimed at.
 const USUAL_LENGTH: f64 = 262_144.0;
 
-/// Sizes of a grid, all parts together: cells of the laws of one step, lengths of transforms.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Limits {
-    cells: f64,
-    length: f64,
-}
+/// Most cells of the laws of one step on a grid, all parts together: of a grid for a first look, of one
+/// for a search, and of the largest one.
+pub(super) const OF_LOOK: f64 = 16_384.0;
+pub(super) const OF_SEARCH: f64 = 65_536.0;
+pub(super) const LARGEST: f64 = 262_144.0;
 
-/// A grid for a first look, one for a search, and the largest one.
-pub(super) const OF_LOOK: Limits = Limits {
-    cells: 16_384.0,
-    length: 65_536.0,
-};
-pub(super) const OF_SEARCH: Limits = Limits {
-    cells: 65_536.0,
-    length: 262_144.0,
-};
-pub(super) const LARGEST: Limits = Limits {
-    cells: 262_144.0,
-    length: 1_048_576.0,
-};
+/// Length of all transforms over [`OF_LOOK`] and its like.
+const LENGTH_PER_CELL: f64 = 4.0;
 
 /// Question of the caller.
 #[derive(Debug, Clone, Copy)]
@@ -103,7 +91,7 @@ impl Question {
 
 /// Losses with their log masses and how often they are composed.
 pub(super) struct Cumulants {
-    parts: Vec<(Atoms, f64)>,
+    pub(super) parts: Vec<(Atoms, f64)>,
 }
 
 /// Cumulants at one tilt.
@@ -153,10 +141,6 @@ pub(super) fn pair_atoms(pair: &Pair, tail: f64, reversed: bool, pairs: usize) -
 }
 
 impl Cumulants {
-    pub(super) fn new(parts: Vec<(Atoms, f64)>) -> Self {
-        Self { parts }
-    }
-
     /// Number of composed steps.
     fn steps(&self) -> f64 {
         self.parts.iter().map(|(_, times)| times).sum()
@@ -316,13 +300,14 @@ impl Cumulants {
         plan
     }
 
-    /// `plan` for a step, which may be too coarse for its tilt, or a larger one within `limits`.
+    /// `plan` for a step, which may be too coarse for its tilt, or a larger one of at most
+    /// `most_cells`.
     pub(super) fn with_step(
         &self,
         plan: &DirectionPlan,
         goal: Question,
         step: f64,
-        limits: Limits,
+        most_cells: f64,
     ) -> DirectionPlan {
         // The tilt at which the grid adds COARSE to the cumulant: larger ones are no use.
         let largest = (8.0 * COARSE / self.steps()).sqrt() / step;
@@ -330,14 +315,15 @@ impl Cumulants {
         if plan.tilt > largest {
             changed = self.plan_at(&self.at(largest), goal);
         }
-        changed.step = short(step.max(self.least_step(&changed, limits)));
+        changed.step = short(step.max(self.least_step(&changed, most_cells)));
         changed
     }
 
     /// The least step at which neither the transforms nor the laws together are too long.
-    fn least_step(&self, plan: &DirectionPlan, limits: Limits) -> f64 {
+    fn least_step(&self, plan: &DirectionPlan, most_cells: f64) -> f64 {
         let windows = self.parts.len() as f64 * (plan.top - plan.bottom);
-        (windows / limits.length).max(self.spans() / limits.cells) * (1.0 + 1e-6)
+        let length = LENGTH_PER_CELL * most_cells;
+        (windows / length).max(self.spans() / most_cells) * (1.0 + 1e-6)
     }
 
     /// The window at a given tilt.
