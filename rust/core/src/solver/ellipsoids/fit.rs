@@ -186,20 +186,23 @@ fn minimise(
     let numbers = (lambda, target);
     let mut objective = Objective::new(lifted, targets, cone, numbers, linear, interrupt)?;
     let most = settings.max_passes;
-    let most = most.unwrap_or_else(|| enough_passes(&objective));
-    let found = ConeSearch::new(&mut objective, most).run()?;
-    let last = found.point;
+    let most_passes = most.unwrap_or_else(|| enough_passes(&objective));
+    let search = ConeSearch {
+        objective: &mut objective,
+        most_passes,
+    };
+    let (last, certified) = search.run()?;
     let bound = last
         .as_ref()
         .map_or(f64::INFINITY, |last| last.bound(lambda));
     // The bound carries more slack than this rounding takes.
-    let distance = if found.certified {
+    let distance = if certified {
         bound / lambda
     } else {
         f64::INFINITY
     };
     Ok(EllipsoidSolution {
-        matrices: last.filter(|_| found.certified).map(|last| last.weights),
+        matrices: last.filter(|_| certified).map(|last| last.weights),
         distance,
         bound,
         gradients: objective.gradients,

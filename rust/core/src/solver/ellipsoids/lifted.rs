@@ -20,6 +20,8 @@ use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{filled, mapped, reserve, zeros};
 use crate::runtime::threads::{PARALLEL_WORK, each_block};
 use crate::simd::{Kernel, Real, Simd, dispatch};
+use crate::solver::ellipsoids::records::Targets;
+use crate::solver::smooth::problem::RowMap;
 use rayon::ThreadPool;
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,20 +54,6 @@ pub struct Lifted {
     round: usize,
     chunks: Vec<Range<usize>>,
     pool: Option<Arc<ThreadPool>>,
-}
-
-/// Map of the inner products `<Phi_j, u_i>` of one record.
-pub trait RecordMap<T>: Sync {
-    /// Replaces the inner products by the coefficients of `u_i`; what it returns is added up.
-    /// There is `room` for the scores of a record.
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        record: usize,
-        products: &mut [T],
-        state: &mut [f32],
-        room: &mut [T],
-    ) -> f64;
 }
 
 /// Working memory of one chunk.
@@ -162,15 +150,15 @@ impl Lifted {
         self.chunks.iter().map(work).collect()
     }
 
-    /// `total_j = sum_i c_ij u_i` with `c_i = map(<phi_1, u_i>, ..., <phi_J, u_i>)`; returns the sum
-    /// of what the map returned.
+    /// `total_j = sum_i c_ij u_i` with `c_i = map(<phi_1, u_i>, ..., <phi_J, u_i>)`, where the map gets
+    /// what record i sees; returns the sum of what the map returned.
     ///
     /// # Errors
     /// An interrupt.
-    pub fn sweep<T: LiftedReal, M: RecordMap<T>>(
+    pub fn sweep<T: LiftedReal, M: RowMap<T>>(
         &self,
         phi: &[T],
-        map: &M,
+        (targets, map): (&Targets, &M),
         work: &mut [Work<T>],
         total: &mut [f64],
         interrupt: &dyn Interrupt,
@@ -186,6 +174,7 @@ impl Lifted {
                 dispatch(Round {
                     lifted: self,
                     phi,
+                    targets,
                     map,
                     end,
                     chunk,
@@ -261,12 +250,13 @@ lifted!(f32, narrow_factor);
 struct Round<'p, T, M> {
     lifted: &'p Lifted,
     phi: &'p [T],
+    targets: &'p Targets,
     map: &'p M,
     end: usize,
     chunk: &'p mut Work<T>,
 }
 
-impl<T: LiftedReal, M: RecordMap<T>> Kernel for Round<'_, T, M> {
+impl<T: LiftedReal, M: RowMap<T>> Kernel for Round<'_, T, M> {
     type Output = ();
 
     #[inline(always)]
@@ -290,9 +280,9 @@ impl<T: LiftedReal, M: RecordMap<T>> Kernel for Round<'_, T, M> {
                 .chunks_exact_mut(j)
                 .zip(state.chunks_exact_mut(states));
             for (record, (products, state)) in rows.clone().zip(parts) {
-                chunk.size += self
-                    .map
-                    .apply(simd, record, products, state, &mut chunk.room);
+                let products = (products, &mut chunk.room[..]);
+                let apply = |row: &mut [T]| self.map.apply(simd, record, row, state);
+                chunk.size += self.targets.through(record, products, apply);
             }
             T::add_transposed_times(products, lifts, &mut chunk.sum, (rows.len(), j, p));
         }

@@ -108,9 +108,9 @@ impl<'p> Objective<'p> {
     /// An interrupt.
     pub fn gradient(&mut self, phi: &[f64]) -> Result<(Vec<f64>, f64, f64)> {
         let mut total = zeros(phi.len())?;
-        let map = Gradient(self.targets);
+        let map = (self.targets, &Gradient(self.targets));
         let work = &mut self.double;
-        let sizes = (self.lifted).sweep(phi, &map, work, &mut total, self.interrupt)?;
+        let sizes = (self.lifted).sweep(phi, map, work, &mut total, self.interrupt)?;
         self.gradients += 1;
         let data_norm = norm(&total);
         for ((g, w), b) in total.iter_mut().zip(phi).zip(self.linear) {
@@ -183,9 +183,9 @@ impl<'p> Objective<'p> {
         let exponent = libm::frexp(top).1;
         let (down, up) = (libm::ldexp(1.0, -exponent), libm::ldexp(1.0, exponent));
         let narrow = mapped(direction, |x| (x * down) as f32)?;
-        let map = Hessian(self.targets);
+        let map = (self.targets, &Hessian(self.targets));
         let work = &mut self.single;
-        (self.lifted).sweep(&narrow, &map, work, &mut image, self.interrupt)?;
+        (self.lifted).sweep(&narrow, map, work, &mut image, self.interrupt)?;
         self.products += 1;
         for x in &mut image {
             *x *= up;

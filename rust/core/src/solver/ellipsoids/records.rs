@@ -8,7 +8,7 @@ use crate::loss::smooth::SmoothLoss;
 use crate::rows::labels::weigh;
 use crate::runtime::memory::{copied, mapped, with_capacity};
 use crate::simd::Simd;
-use crate::solver::ellipsoids::lifted::RecordMap;
+use crate::solver::smooth::problem::RowMap;
 
 /// Targets of the records, and the scores of each target.
 pub struct Targets {
@@ -52,7 +52,7 @@ impl Targets {
     /// Gathers what record `record` sees of `products`, lets `work` rewrite it and puts it back;
     /// the rest becomes zero.
     #[inline(always)]
-    fn through<T: Copy + Default, R>(
+    pub fn through<T: Copy + Default, R>(
         &self,
         record: usize,
         (products, gathered): (&mut [T], &mut [T]),
@@ -72,27 +72,18 @@ impl Targets {
 }
 
 /// Gradient: from `<phi_j, u>` to `-a_j`, where `a` is the gradient at the scores `-<phi_j, u>`;
-/// keeps the curvature. Returns `||a||`.
+/// keeps the curvature. Returns `||a||`. Maps here rewrite what a record sees, by [`Targets::through`].
 pub struct Gradient<'p>(pub &'p Targets);
 
-impl RecordMap<f64> for Gradient<'_> {
+impl RowMap<f64> for Gradient<'_> {
     #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        _simd: S,
-        record: usize,
-        products: &mut [f64],
-        state: &mut [f32],
-        room: &mut [f64],
-    ) -> f64 {
-        self.0.through(record, (products, room), |row| {
-            negate(row);
-            self.0.loss.gradient_row(0, row, state);
-            weigh(&self.0.weight, record, row);
-            let size = row.iter().map(|a| a * a).sum::<f64>().sqrt();
-            negate(row);
-            size
-        })
+    fn apply<S: Simd>(&self, _simd: S, record: usize, row: &mut [f64], state: &mut [f32]) -> f64 {
+        negate(row);
+        self.0.loss.gradient_row(0, row, state);
+        weigh(&self.0.weight, record, row);
+        let size = row.iter().map(|a| a * a).sum::<f64>().sqrt();
+        negate(row);
+        size
     }
 }
 
@@ -107,20 +98,11 @@ fn negate(row: &mut [f64]) {
 /// direction. The two signs of the scores cancel.
 pub struct Hessian<'p>(pub &'p Targets);
 
-impl RecordMap<f32> for Hessian<'_> {
+impl RowMap<f32> for Hessian<'_> {
     #[inline(always)]
-    fn apply<S: Simd>(
-        &self,
-        simd: S,
-        record: usize,
-        products: &mut [f32],
-        state: &mut [f32],
-        room: &mut [f32],
-    ) -> f64 {
-        self.0.through(record, (products, room), |row| {
-            self.0.loss.hessian_row(simd, 0, row, state);
-            weigh(&self.0.weight, record, row);
-        });
+    fn apply<S: Simd>(&self, simd: S, record: usize, row: &mut [f32], state: &mut [f32]) -> f64 {
+        self.0.loss.hessian_row(simd, 0, row, state);
+        weigh(&self.0.weight, record, row);
         0.0
     }
 }

@@ -35,51 +35,33 @@ const MAX_FLOOR_POINTS: u32 = 5;
 
 /// The search.
 pub struct ConeSearch<'o, 'p> {
-    objective: &'o mut Objective<'p>,
+    /// The problem.
+    pub objective: &'o mut Objective<'p>,
     /// Passes over the records after which the search gives up.
-    most_passes: u64,
-    floor_points: u32,
+    pub most_passes: u64,
 }
 
-/// Result of the search.
-pub struct Found {
-    /// The last point; `None` where nothing finite was found.
-    pub point: Option<EllipsoidPoint>,
-    /// Whether its bound reaches the target.
-    pub certified: bool,
-}
-
-impl<'o, 'p> ConeSearch<'o, 'p> {
-    /// A search that ends after `most_passes` at the latest.
-    pub fn new(objective: &'o mut Objective<'p>, most_passes: u64) -> Self {
-        Self {
-            objective,
-            most_passes,
-            floor_points: 0,
-        }
-    }
-
-    /// Runs until the distance is certified, or cannot be.
+impl ConeSearch<'_, '_> {
+    /// Runs until the distance is certified, or cannot be. The last point, `None` where nothing finite
+    /// was found, and whether its bound reaches the target.
     ///
     /// # Errors
     /// An interrupt, no memory.
-    pub fn run(mut self) -> Result<Found> {
+    pub fn run(mut self) -> Result<(Option<EllipsoidPoint>, bool)> {
         let mut last = self.start()?;
+        let mut floor_points = 0;
         while let Some(point) = last.take() {
             let certified = self.certified(&point);
-            if certified || self.spent() || self.floored(&point) {
-                let point = Some(point);
-                return Ok(Found { point, certified });
+            floor_points += u32::from(self.floored(&point));
+            if certified || self.spent() || floor_points > MAX_FLOOR_POINTS {
+                return Ok((Some(point), certified));
             }
             last = match self.newton(&point)? {
                 Some(next) => Some(next),
                 None => self.descend(&point)?,
             };
         }
-        Ok(Found {
-            point: None,
-            certified: false,
-        })
+        Ok((None, false))
     }
 
     fn certified(&self, point: &EllipsoidPoint) -> bool {
@@ -90,11 +72,10 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
         self.objective.gradients + self.objective.products >= self.most_passes
     }
 
-    /// Whether rounding has dominated too often.
-    fn floored(&mut self, point: &EllipsoidPoint) -> bool {
+    /// Whether rounding dominates.
+    fn floored(&self, point: &EllipsoidPoint) -> bool {
         let slack = point.error + self.objective.regularization * point.offset;
-        self.floor_points += u32::from(point.norm <= 2.0 * slack);
-        self.floor_points > MAX_FLOOR_POINTS
+        point.norm <= 2.0 * slack
     }
 
     fn at(&mut self, z: &[f64], stretch: f64) -> Result<Option<EllipsoidPoint>> {
@@ -210,8 +191,7 @@ impl<'o, 'p> ConeSearch<'o, 'p> {
             };
             if count.is_multiple_of(LOOK_EVERY) || self.spent() {
                 let next = self.objective.point(parts)?;
-                let slack = next.error + lambda * next.offset;
-                let done = next.norm <= 0.5 * point.norm || next.norm <= 2.0 * slack;
+                let done = next.norm <= 0.5 * point.norm || self.floored(&next);
                 if done || self.certified(&next) || self.spent() || !next.norm.is_finite() {
                     return Ok(next.norm.is_finite().then_some(next));
                 }
