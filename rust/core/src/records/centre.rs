@@ -10,7 +10,6 @@ use crate::error::{Result, require};
 use crate::records::map::norm_above;
 use crate::records::store::{Centre, MIN_DISTANCE, PART_ROWS, ROW_GRID, RecordRows, Records};
 use crate::rows::clip::towards_zero;
-use crate::rows::sparse::SparseRows;
 use crate::rows::view::Row;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
@@ -58,18 +57,19 @@ impl Records {
                     })?;
                 }
                 RecordRows::Sparse(rows) => {
-                    let length = point.iter().map(|m| squared(m / ROW_GRID)).sum();
-                    let rows = Distances {
-                        rows,
-                        point: &point,
-                        length,
-                    };
+                    let own = point.iter().map(|m| squared(m / ROW_GRID)).sum();
                     let factors = factor[wave.clone()].chunks_mut(PART_ROWS);
                     let firsts = wave.step_by(PART_ROWS);
                     let mut parts = collected(firsts.zip(norms.zip(factors)))?;
                     each_block(pool.as_deref(), &mut parts, interrupt, |part| {
                         let (first, (norm, factor)) = part;
-                        rows.measure(*first, norm, factor);
+                        for (i, (norm, factor)) in
+                            (*first..).zip(norm.iter_mut().zip(&mut **factor))
+                        {
+                            let square = sparse_distance(rows.row(i), &point, own);
+                            *factor = factor_below(square);
+                            *norm = product_above(*factor, square);
+                        }
                         Ok(())
                     })?;
                 }
@@ -147,34 +147,15 @@ fn squared(x: f64) -> f64 {
     x * x
 }
 
-/// Sparse rows and the centre to come.
-struct Distances<'a> {
-    rows: &'a SparseRows,
-    point: &'a [f64],
-    /// `||m||^2 / grid^2`, exact.
-    length: f64,
-}
-
-impl Distances<'_> {
-    /// Norms and factors of the rows from `first` on.
-    fn measure(&self, first: usize, norm: &mut [f32], factor: &mut [f32]) {
-        for (i, (norm, factor)) in (first..).zip(norm.iter_mut().zip(factor)) {
-            let square = self.distance(i);
-            *factor = factor_below(square);
-            *norm = product_above(*factor, square);
-        }
+/// `||x - m||^2 / grid^2` of a sparse row, exact: the centre's own, and what each non-zero changes in
+/// it.
+fn sparse_distance(row: Row<'_>, point: &[f64], own: f64) -> f64 {
+    let mut square = own;
+    for (x, j) in row.value.iter().zip(row.index) {
+        let (x, m) = (f64::from(*x) / ROW_GRID, point[*j as usize] / ROW_GRID);
+        square += x * (x - 2.0 * m);
     }
-
-    /// `||x - m||^2 / grid^2`, exact: the centre's own, and what each non-zero changes in it.
-    fn distance(&self, i: usize) -> f64 {
-        let mut square = self.length;
-        let row = self.rows.row(i);
-        for (x, j) in row.value.iter().zip(row.index) {
-            let (x, m) = (f64::from(*x) / ROW_GRID, self.point[*j as usize] / ROW_GRID);
-            square += x * (x - 2.0 * m);
-        }
-        square
-    }
+    square
 }
 
 /// `1 / max(distance, MIN_DISTANCE)` rounded down, for `square = distance^2 / grid^2`.
