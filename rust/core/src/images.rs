@@ -17,7 +17,7 @@
 //! cell's neighbours beside its own, and more cells or directions, were less accurate for few rows.
 
 use crate::error::{Result, require};
-use crate::rows::view::{Columns, Rows, Values};
+use crate::rows::view::{Columns, Rows, Values, either};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, matrix, zeros};
 use crate::runtime::tasks::{LOOK_WORK, each_row_part};
@@ -186,10 +186,9 @@ impl<T: Tone> Kernel for Images<'_, '_, T> {
         let mut scratch = CellScratch::new(&settings)?;
         for (i, out) in (self.first..).zip(self.out.chunks_exact_mut(settings.outputs())) {
             let (values, columns) = self.rows.stored(i);
-            match values {
-                Values::F64(x) => planes(x, columns, &settings, &mut pixels)?,
-                Values::F32(x) => planes(x, columns, &settings, &mut pixels)?,
-            }
+            either!(values, Values::F64 | Values::F32, (x) => {
+                planes(x, columns, &settings, &mut pixels)?;
+            });
             let size = settings.shape[0] * width;
             let cells = out.len() / settings.shape[2];
             for (plane, out) in pixels.chunks_exact(size).zip(out.chunks_exact_mut(cells)) {

@@ -12,7 +12,7 @@
 use crate::error::{Result, require};
 use crate::records::store::ROW_GRID;
 use crate::rows::clip::length;
-use crate::rows::view::{Columns, RowBuffer, Rows, Values};
+use crate::rows::view::{Columns, RowBuffer, Rows, Values, either};
 use crate::runtime::memory::{copied, filled, grow, reserve, resize};
 use crate::simd::{Kernel, Simd, lane_sum};
 use std::ops::Range;
@@ -168,16 +168,10 @@ fn map_row(rows: &Rows<'_>, map: &Prepared, i: usize, scratch: &mut MapScratch) 
     let entries = map.added() + rows.range(i).len();
     scratch.z.clear();
     reserve(&mut scratch.z, entries)?;
-    let finite = match values {
-        Values::F64(x) => {
-            map.fill(x, columns, &mut scratch.z);
-            all_finite(x)
-        }
-        Values::F32(x) => {
-            map.fill(x, columns, &mut scratch.z);
-            all_finite(x)
-        }
-    };
+    let finite = either!(values, Values::F64 | Values::F32, (x) => {
+        map.fill(x, columns, &mut scratch.z);
+        all_finite(x)
+    });
     require(finite, "X", "contains NaN or infinity")?;
     let MapScratch { z, row } = scratch;
     z.extend(map.constant);

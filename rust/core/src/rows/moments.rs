@@ -8,7 +8,7 @@
 //! bounds").
 
 use crate::error::{Result, require};
-use crate::rows::view::{Columns, Rows, Values};
+use crate::rows::view::{Columns, Rows, Values, either};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::zeros;
 use crate::runtime::threads::{PARALLEL_ENTRIES, each_block, pool_above, share_out, waves};
@@ -140,10 +140,10 @@ impl Kernel for AddRows<'_, '_> {
     #[inline(always)]
     fn run<S: Simd>(self, _simd: S) {
         for i in self.share.range.clone() {
-            match self.rows.stored(i) {
-                (Values::F64(x), columns) => add_row(x, columns, self.map, self.share),
-                (Values::F32(x), columns) => add_row(x, columns, self.map, self.share),
-            }
+            let (values, columns) = self.rows.stored(i);
+            either!(values, Values::F64 | Values::F32, (x) => {
+                add_row(x, columns, self.map, self.share);
+            });
         }
     }
 }

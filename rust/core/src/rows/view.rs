@@ -16,6 +16,17 @@ use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::grow;
 use crate::simd::prefetch;
 
+/// The same work on numbers of either of two types.
+macro_rules! either {
+    ($value:expr, $one:path | $other:path, ($($field:pat),+) => $work:expr) => {
+        match $value {
+            $one($($field),+) => $work,
+            $other($($field),+) => $work,
+        }
+    };
+}
+pub(crate) use either;
+
 /// Stored values of X: single or double precision.
 #[derive(Debug, Clone, Copy)]
 pub enum Values<'a> {
@@ -37,11 +48,7 @@ pub enum CsrIndex<'a> {
 impl CsrIndex<'_> {
     /// Number of rows that the row pointers name; what else is in them is checked with the values.
     pub fn n_rows(&self) -> usize {
-        let starts = match self {
-            Self::I32(_, starts) => starts.len(),
-            Self::I64(_, starts) => starts.len(),
-        };
-        starts.saturating_sub(1)
+        either!(self, Self::I32 | Self::I64, (_, starts) => starts.len()).saturating_sub(1)
     }
 }
 
@@ -198,10 +205,7 @@ impl<'a> Rows<'a> {
     ) -> Result<Self> {
         bounds.check()?;
         let (n_rows, n_features) = shape;
-        let stored = match values {
-            Values::F64(v) => v.len(),
-            Values::F32(v) => v.len(),
-        };
+        let stored = either!(values, Values::F64 | Values::F32, (v) => v.len());
         let message = "more than 2^32 - 2 features";
         require(n_features < u32::MAX as usize, "X", message)?;
         match layout {
@@ -209,11 +213,10 @@ impl<'a> Rows<'a> {
                 let agree = n_rows.checked_mul(n_features) == Some(stored);
                 require(agree, "X", "data and shape do not agree")?;
             }
-            Layout::Csr(CsrIndex::I32(columns, starts)) => {
-                check_csr(columns, starts, stored, shape, interrupt)?;
-            }
-            Layout::Csr(CsrIndex::I64(columns, starts)) => {
-                check_csr(columns, starts, stored, shape, interrupt)?;
+            Layout::Csr(index) => {
+                either!(index, CsrIndex::I32 | CsrIndex::I64, (columns, starts) => {
+                    check_csr(columns, starts, stored, shape, interrupt)?;
+                });
             }
         }
         let shrink = libm::ldexp(1.0, -bounds.exponent());
@@ -279,10 +282,7 @@ impl<'a> Rows<'a> {
 
     /// Number of entries in the user's matrix, the stored ones alone.
     pub fn n_stored(&self) -> usize {
-        match self.values {
-            Values::F64(v) => v.len(),
-            Values::F32(v) => v.len(),
-        }
+        either!(self.values, Values::F64 | Values::F32, (v) => v.len())
     }
 
     /// Row `i` as the user stored it: values and their columns.
@@ -304,10 +304,9 @@ impl<'a> Rows<'a> {
     /// Non-zero entries of row `i` in the user's matrix (stored zeros not counted).
     pub fn count_non_zero(&self, i: usize) -> usize {
         let range = self.range(i);
-        let count = match self.values {
-            Values::F64(v) => v[range].iter().filter(|x| **x != 0.0).count(),
-            Values::F32(v) => v[range].iter().filter(|x| **x != 0.0).count(),
-        };
+        let count = either!(self.values, Values::F64 | Values::F32, (v) => {
+            v[range].iter().filter(|x| **x != 0.0).count()
+        });
         count + usize::from(self.intercept != 0.0)
     }
 
@@ -324,10 +323,9 @@ impl<'a> Rows<'a> {
         if !dense {
             grow(&mut out.index, room)?;
         }
-        match self.values {
-            Values::F64(v) => self.append_values(i, &v[range], dense, out)?,
-            Values::F32(v) => self.append_values(i, &v[range], dense, out)?,
-        }
+        either!(self.values, Values::F64 | Values::F32, (v) => {
+            self.append_values(i, &v[range], dense, out)?;
+        });
         if self.intercept != 0.0 {
             out.value.push(self.intercept);
             if !dense {
@@ -341,10 +339,7 @@ impl<'a> Rows<'a> {
     #[inline(always)]
     pub(crate) fn prefetch(&self, i: usize) {
         let (values, columns) = self.stored(i);
-        match values {
-            Values::F64(v) => prefetch(v),
-            Values::F32(v) => prefetch(v),
-        }
+        either!(values, Values::F64 | Values::F32, (v) => prefetch(v));
         match columns {
             Columns::I32(c) => prefetch(c),
             Columns::I64(c) => prefetch(c),
@@ -356,8 +351,9 @@ impl<'a> Rows<'a> {
     pub(crate) fn range(&self, i: usize) -> std::ops::Range<usize> {
         match self.layout {
             Layout::Dense => i * self.n_features..(i + 1) * self.n_features,
-            Layout::Csr(CsrIndex::I32(_, starts)) => starts[i] as usize..starts[i + 1] as usize,
-            Layout::Csr(CsrIndex::I64(_, starts)) => starts[i] as usize..starts[i + 1] as usize,
+            Layout::Csr(index) => either!(index, CsrIndex::I32 | CsrIndex::I64, (_, starts) => {
+                starts[i] as usize..starts[i + 1] as usize
+            }),
         }
     }
 
@@ -381,18 +377,15 @@ impl<'a> Rows<'a> {
             (Layout::Csr(index), false) => {
                 out.value.extend(quantised);
                 let range = self.range(i);
-                match index {
-                    CsrIndex::I32(c, _) => out.index.extend(c[range].iter().map(|c| *c as u32)),
-                    CsrIndex::I64(c, _) => out.index.extend(c[range].iter().map(|c| *c as u32)),
-                }
+                either!(index, CsrIndex::I32 | CsrIndex::I64, (c, _) => {
+                    out.index.extend(c[range].iter().map(|c| *c as u32));
+                });
             }
             (Layout::Csr(index), true) => {
                 out.value.resize(first + self.n_features, 0.0);
                 for (at, value) in (self.range(i).start..).zip(quantised) {
-                    let column = match index {
-                        CsrIndex::I32(c, _) => c[at] as usize,
-                        CsrIndex::I64(c, _) => c[at] as usize,
-                    };
+                    let column =
+                        either!(index, CsrIndex::I32 | CsrIndex::I64, (c, _) => c[at] as usize);
                     out.value[first + column] = value;
                 }
             }
