@@ -57,8 +57,7 @@ impl<'a> Parties<'a> {
     /// `solve(party, rows, labels)` for every party, weights of `scores` rows each.
     fn each(
         &self,
-        scores: usize,
-        threads: usize,
+        (scores, threads): (usize, usize),
         interrupt: &dyn Interrupt,
         solve: impl Fn(usize, Rows<'a>, &[i64], &dyn Interrupt) -> Result<Option<Vec<f64>>> + Sync,
     ) -> Result<Fits> {
@@ -98,21 +97,16 @@ pub fn smooth(
 ) -> Result<Fits> {
     parties.check("regularizations", regularizations)?;
     parties.check("gradient_tols", gradient_tols)?;
-    let scores = settings.loss.scores;
-    parties.each(
-        scores,
-        settings.threads,
-        interrupt,
-        |i, rows, labels, interrupt| {
-            let own = SmoothSettings {
-                regularization: regularizations[i],
-                gradient_tol: gradient_tols[i],
-                threads: 1,
-                ..*settings
-            };
-            Ok(erm::solve_few_rows(rows, labels, &own, interrupt)?.weights)
-        },
-    )
+    let numbers = (settings.loss.scores, settings.threads);
+    parties.each(numbers, interrupt, |i, rows, labels, interrupt| {
+        let own = SmoothSettings {
+            regularization: regularizations[i],
+            gradient_tol: gradient_tols[i],
+            threads: 1,
+            ..*settings
+        };
+        Ok(erm::solve_few_rows(rows, labels, &own, interrupt)?.weights)
+    })
 }
 
 /// Crammer-Singer minimisers with the bits of single ones; `numbers` are each party's C and radius,
@@ -128,21 +122,16 @@ pub fn crammer_singer(
 ) -> Result<Fits> {
     parties.check("C", costs)?;
     parties.check("radius", radii)?;
-    let classes = settings.classes;
-    parties.each(
-        classes,
-        settings.threads,
-        interrupt,
-        |i, rows, labels, interrupt| {
-            let own = crammer_singer::CrammerSingerSettings {
-                cost: costs[i],
-                radius: radii[i],
-                threads: 1,
-                ..*settings
-            };
-            Ok(crammer_singer::solve(rows, (labels, &[]), &own, interrupt)?.weights)
-        },
-    )
+    let numbers = (settings.classes, settings.threads);
+    parties.each(numbers, interrupt, |i, rows, labels, interrupt| {
+        let own = crammer_singer::CrammerSingerSettings {
+            cost: costs[i],
+            radius: radii[i],
+            threads: 1,
+            ..*settings
+        };
+        Ok(crammer_singer::solve(rows, (labels, &[]), &own, interrupt)?.weights)
+    })
 }
 
 /// Projected descents with the bits of single ones; each party's regularization and, where it has
@@ -159,8 +148,8 @@ pub fn descents(
     interrupt: &dyn Interrupt,
 ) -> Result<Vec<f64>> {
     parties.check("regularizations", regularizations)?;
-    let scores = settings.loss.scores;
-    let found = parties.each(scores, threads, interrupt, |i, rows, labels, interrupt| {
+    let numbers = (settings.loss.scores, threads);
+    let found = parties.each(numbers, interrupt, |i, rows, labels, interrupt| {
         let own = projected_sgd::SgdSettings {
             regularization: regularizations[i],
             batch: settings.batch.min(rows.n_rows()),

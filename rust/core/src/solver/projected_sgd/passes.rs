@@ -342,18 +342,12 @@ impl SgdProblem<'_, '_> {
         let settings = self.settings;
         let averaged = settings.average != Average::Last;
         let shape = (settings.loss.scores, columns);
-        let mut iterate = Iterate::new(
-            layout,
-            shape,
-            settings.projection,
-            (self.plan.radius, self.plan.norm_error),
-            averaged,
-        )?;
+        let limits = (self.plan.radius, self.plan.norm_error);
+        let mut iterate = Iterate::new(layout, shape, settings.projection, limits, averaged)?;
         let mut orders = Orders::new(self.records, settings.seed)?;
         for pass in 0..settings.epochs {
             dispatch(SgdPass {
                 problem: self,
-                padded: layout.padded_classes(),
                 iterate: &mut iterate,
                 order: orders.next_pass(),
                 before: pass * self.plan.per_pass as u64,
@@ -371,7 +365,6 @@ impl SgdProblem<'_, '_> {
 /// One pass over the rows.
 struct SgdPass<'p, 'a, L> {
     problem: &'p SgdProblem<'p, 'a>,
-    padded: usize,
     iterate: &'p mut Iterate<L>,
     order: &'p [u32],
     /// Updates made before this pass.
@@ -383,13 +376,8 @@ impl<L: WeightLayout> Kernel for SgdPass<'_, '_, L> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Result<()> {
-        let Self {
-            problem,
-            padded,
-            iterate,
-            order,
-            before,
-        } = self;
+        let (problem, iterate) = (self.problem, self.iterate);
+        let padded = iterate.scale.len();
         let plan = &problem.plan;
         let loss = &problem.settings.loss;
         let persons = problem.persons;
@@ -400,7 +388,7 @@ impl<L: WeightLayout> Kernel for SgdPass<'_, '_, L> {
         let mut buffer = problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut seen = 0;
-        for (update, batch) in (before + 1..).zip(order.chunks(plan.batch)) {
+        for (update, batch) in (self.before + 1..).zip(self.order.chunks(plan.batch)) {
             let batch = persons.map_or(batch, |persons| {
                 places.clear();
                 places.extend(batch.iter().flat_map(|p| persons.rows(*p)));
