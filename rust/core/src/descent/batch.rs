@@ -122,8 +122,19 @@ fn parted(items: Range<usize>, split: usize) -> (Range<usize>, Range<usize>) {
     (first.min(split)..end.min(split), others)
 }
 
+/// One thread's share of a step.
+pub struct Worker<T> {
+    /// Pieces of work that are left.
+    pub items: Range<usize>,
+    /// Pieces to be added next.
+    pub part: Range<usize>,
+    /// Their sum.
+    pub sum: ExactSum,
+    scratch: LeafScratch<T>,
+}
+
 /// A way to sum contributions.
-pub trait Summation<T>: Sync {
+pub trait Summation<T: Precision>: Sync {
     /// Whether batches need leaves.
     fn wants_leaves(&self) -> bool;
     /// Multiplications for one record, about.
@@ -133,6 +144,18 @@ pub trait Summation<T>: Sync {
     /// # Errors
     /// No memory.
     fn sum(&self) -> Result<ExactSum>;
+    /// A thread that has an empty sum and nothing to do.
+    ///
+    /// # Errors
+    /// No memory.
+    fn worker(&self) -> Result<Worker<T>> {
+        Ok(Worker {
+            items: 0..0,
+            part: 0..0,
+            sum: self.sum()?,
+            scratch: LeafScratch::default(),
+        })
+    }
     /// The weights as the passes read them.
     ///
     /// # Errors
@@ -140,18 +163,11 @@ pub trait Summation<T>: Sync {
     fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()>;
     /// Pieces of work in a batch.
     fn items(&self, batch: &Batch) -> usize;
-    /// Adds the contributions of some pieces.
+    /// Adds the contributions of the worker's part.
     ///
     /// # Errors
     /// A contribution that the sum cannot keep.
-    fn pass(
-        &self,
-        batch: &Batch,
-        items: Range<usize>,
-        view: &View<T>,
-        sum: &mut ExactSum,
-        scratch: &mut LeafScratch<T>,
-    ) -> Result<()>;
+    fn pass(&self, batch: &Batch, view: &View<T>, worker: &mut Worker<T>) -> Result<()>;
     /// Place of each weight in the sum.
     fn places(&self) -> Places<'_>;
 }
@@ -251,15 +267,8 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
         batch.leaves.len() + batch.persons.len()
     }
 
-    fn pass(
-        &self,
-        batch: &Batch,
-        items: Range<usize>,
-        view: &View<T>,
-        sum: &mut ExactSum,
-        scratch: &mut LeafScratch<T>,
-    ) -> Result<()> {
-        let (leaves, persons) = parted(items, batch.leaves.len());
+    fn pass(&self, batch: &Batch, view: &View<T>, worker: &mut Worker<T>) -> Result<()> {
+        let (leaves, persons) = parted(worker.part.clone(), batch.leaves.len());
         dispatch(DensePass {
             records: self.records,
             order: &batch.order,
@@ -268,8 +277,8 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
             exact: self.exact,
             rule: self.rule,
             view,
-            sum,
-            scratch,
+            sum: &mut worker.sum,
+            scratch: &mut worker.scratch,
         })
     }
 }
@@ -352,16 +361,9 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
         self.pieces(batch).1 + batch.persons.len()
     }
 
-    fn pass(
-        &self,
-        batch: &Batch,
-        items: Range<usize>,
-        view: &View<T>,
-        sum: &mut ExactSum,
-        scratch: &mut LeafScratch<T>,
-    ) -> Result<()> {
+    fn pass(&self, batch: &Batch, view: &View<T>, worker: &mut Worker<T>) -> Result<()> {
         let (each, pieces) = self.pieces(batch);
-        let (pieces, persons) = parted(items, pieces);
+        let (pieces, persons) = parted(worker.part.clone(), pieces);
         let end = batch.order.len().min(pieces.end * each);
         let pass = SparsePass {
             records: self.records,
@@ -373,8 +375,8 @@ impl<T: Precision> Summation<T> for SparseSummation<'_> {
             rule: self.rule,
             layout: self.layout(),
             view,
-            sum,
-            scratch,
+            sum: &mut worker.sum,
+            scratch: &mut worker.scratch,
         };
         suited(self.rule.loss.scores, pass)
     }

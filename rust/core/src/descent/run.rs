@@ -1,12 +1,11 @@
 //! One run, or one sum: batches chosen, records shared out to threads, noise drawn ahead.
 
-use crate::descent::batch::{Batch, DenseSummation, SparseSummation, Summation};
+use crate::descent::batch::{Batch, DenseSummation, SparseSummation, Summation, Worker};
 use crate::descent::bounds;
 use crate::descent::drawn::Drawn;
-use crate::descent::exact_sum::ExactSum;
 use crate::descent::leaves::LEAF;
 use crate::descent::optimizer::State;
-use crate::descent::passes::{LeafScratch, Precision, View};
+use crate::descent::passes::{Precision, View};
 use crate::descent::release::{add_noise, for_each_exact};
 use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};
@@ -49,13 +48,6 @@ pub struct Run<'j> {
     pub pool: Option<&'j ThreadPool>,
     /// Purpose.
     pub purpose: Purpose<'j>,
-}
-
-/// One thread's share of a step.
-struct Worker<T> {
-    items: Range<usize>,
-    sum: ExactSum,
-    scratch: LeafScratch<T>,
 }
 
 impl Run<'_> {
@@ -136,14 +128,8 @@ impl Run<'_> {
         let touched = batch.records(self.records).max(1) * plan.touched();
         let share = self.pool.filter(|_| touched >= PARALLEL_WORK);
         let threads = share.map_or(1, ThreadPool::current_num_threads);
-        let worker = |_| {
-            Ok(Worker {
-                items: 0..0,
-                sum: plan.sum()?,
-                scratch: LeafScratch::default(),
-            })
-        };
-        let mut workers = (0..threads).map(worker).collect::<Result<Vec<_>>>()?;
+        let workers = (0..threads).map(|_| plan.worker());
+        let mut workers = workers.collect::<Result<Vec<_>>>()?;
         let mut steps = StepLoop {
             run: self,
             plan,
@@ -164,7 +150,7 @@ impl Run<'_> {
         }
     }
 
-    fn choose_batch<T, P: Summation<T>>(
+    fn choose_batch<T: Precision, P: Summation<T>>(
         &self,
         plan: &P,
         step: u32,
@@ -312,9 +298,9 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
                     worker.sum.clear();
                 }
                 let end = worker.items.end.min(worker.items.start + round);
-                let part = worker.items.start..end;
+                worker.part = worker.items.start..end;
                 worker.items.start = end;
-                plan.pass(batch, part, view, &mut worker.sum, &mut worker.scratch)
+                plan.pass(batch, view, worker)
             })?;
             fresh = false;
         }

@@ -3,7 +3,7 @@
 use crate::descent::batch::{Batch, SparseSummation, Summation};
 use crate::descent::bounds::coefficient_grid;
 use crate::descent::clipping::Clip;
-use crate::descent::passes::{LeafScratch, Rule, View};
+use crate::descent::passes::{Rule, View};
 use crate::descent::settings::Arithmetic;
 use crate::error::Result;
 use crate::loss::smooth::SmoothLoss;
@@ -46,10 +46,10 @@ fn moved(length: f64, centred: bool) -> Result<bool> {
     let (mut batch, mut view) = (Batch::default(), View::default());
     batch.take_all(&records)?;
     Summation::<f32>::view(&plan, &[0.0; 120], &mut view)?;
-    let mut sum = Summation::<f32>::sum(&plan)?;
-    let mut scratch = LeafScratch::default();
-    plan.pass(&batch, 0..ROWS, &view, &mut sum, &mut scratch)?;
-    Ok(sum.doubles().is_none())
+    let mut worker = Summation::<f32>::worker(&plan)?;
+    worker.part = 0..ROWS;
+    plan.pass(&batch, &view, &mut worker)?;
+    Ok(worker.sum.doubles().is_none())
 }
 
 /// The sum is booked by what enters it for a class, `q x`, and not by `q`, which is longer for short
