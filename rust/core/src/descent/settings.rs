@@ -211,8 +211,7 @@ impl DescentSettings {
         self.check_steps()?;
         let message = "more classes than the loss has";
         let right = records.n_classes <= self.loss.classes();
-        require(right, "n_classes", message)?;
-        Ok(())
+        require(right, "n_classes", message)
     }
 
     /// The optimiser's step with the noisy sum, which is overwritten.

@@ -12,8 +12,7 @@ pub(crate) fn check_labels(labels: &[i64], n_rows: usize, n_classes: usize) -> R
     require(labels.len() == n_rows, "y", message)?;
     let known = |y: &i64| usize::try_from(*y).is_ok_and(|y| y < n_classes);
     let message = "a label is outside 0..n_classes";
-    require(labels.iter().all(known), "y", message)?;
-    Ok(())
+    require(labels.iter().all(known), "y", message)
 }
 
 /// Refuses weights that are not one number from 0 to 1 for each row, or none at all.
@@ -24,8 +23,7 @@ pub(crate) fn check_weights(weights: &[f64], n_rows: usize) -> Result<()> {
     let fits = weights.is_empty() || weights.len() == n_rows;
     let message = "expected one number from 0 to 1 for each row, or none";
     let right = fits && weights.iter().all(|w| (0.0..=1.0).contains(w));
-    require(right, "weights", message)?;
-    Ok(())
+    require(right, "weights", message)
 }
 
 /// Multiplies what a row adds by its weight, where there are any.

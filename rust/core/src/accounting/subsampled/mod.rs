@@ -233,8 +233,7 @@ fn check_profile(points: &[(f64, f64)], times: u64) -> Result<()> {
     require(right, "profiles", "epsilons must be finite")?;
     let message = "deltas must lie in [0, 1]";
     let right = points.iter().all(|(_, d)| (0.0..=1.0).contains(d));
-    require(right, "profiles", message)?;
-    Ok(())
+    require(right, "profiles", message)
 }
 
 impl Events {

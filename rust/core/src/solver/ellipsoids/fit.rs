@@ -259,8 +259,7 @@ fn check_linear(linear: &[f64], complete: bool) -> Result<()> {
     let message = "expected one row of (d + 1)(d + 2)/2 numbers for each ellipsoid";
     require(complete, "linear", message)?;
     let message = "expected finite numbers of at most 1e50";
-    require(linear.iter().all(|b| b.abs() <= 1e50), "linear", message)?;
-    Ok(())
+    require(linear.iter().all(|b| b.abs() <= 1e50), "linear", message)
 }
 
 /// Number of ellipsoids, and of scores that a record's loss sees.

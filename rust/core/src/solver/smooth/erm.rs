@@ -125,8 +125,7 @@ fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
     let right = length.is_none_or(|length| linear.len() == length);
     require(right, "linear", message)?;
     let message = "expected finite numbers";
-    require(linear.iter().all(|b| b.abs() <= 1e100), "linear", message)?;
-    Ok(())
+    require(linear.iter().all(|b| b.abs() <= 1e100), "linear", message)
 }
 
 /// One in so many rows is counted to number the columns by frequency: only speed depends on it.
