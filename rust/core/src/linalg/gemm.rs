@@ -18,40 +18,27 @@ pub trait Product: Real {
     /// `out = x w^T` with `x` n x d, `w` k x d.
     fn times_transposed(x: &[Self], w: &[Self], out: &mut [Self], shape: (usize, usize, usize)) {
         let (n, d, k) = shape;
-        let (x, w) = (Matrix::new(x, false), Matrix::new(w, true));
+        let (x, w) = ((x, false), (w, true));
         Self::multiply(out, false, x, w, (n, k, d));
     }
 
     /// `w += c^T x` with `c` n x k, `x` n x d.
     fn add_transposed_times(c: &[Self], x: &[Self], w: &mut [Self], shape: (usize, usize, usize)) {
         let (n, k, d) = shape;
-        let (c, x) = (Matrix::new(c, true), Matrix::new(x, false));
+        let (c, x) = ((c, true), (x, false));
         Self::multiply(w, true, c, x, (k, d, n));
     }
 }
 
-/// A matrix stored row after row, as it is or to be read as its transpose.
-#[derive(Debug, Clone, Copy)]
-pub struct Matrix<'a, T> {
-    entries: &'a [T],
-    transposed: bool,
-}
+/// The entries of a matrix stored row after row, and whether to read it as its transpose.
+pub type Matrix<'a, T> = (&'a [T], bool);
 
-impl<'a, T> Matrix<'a, T> {
-    fn new(entries: &'a [T], transposed: bool) -> Self {
-        Self {
-            entries,
-            transposed,
-        }
-    }
-
-    /// Strides from column to column and from row to row of an `m x n` matrix.
-    fn strides(&self, m: usize, n: usize) -> (isize, isize) {
-        if self.transposed {
-            (m as isize, 1)
-        } else {
-            (1, n as isize)
-        }
+/// Strides from column to column and from row to row of an `m x n` matrix.
+fn strides(transposed: bool, m: usize, n: usize) -> (isize, isize) {
+    if transposed {
+        (m as isize, 1)
+    } else {
+        (1, n as isize)
     }
 }
 
@@ -66,13 +53,13 @@ macro_rules! product {
             fn multiply(
                 out: &mut [Self],
                 keep: bool,
-                a: Matrix<'_, Self>,
-                b: Matrix<'_, Self>,
+                (a, a_transposed): Matrix<'_, Self>,
+                (b, b_transposed): Matrix<'_, Self>,
                 (m, n, k): (usize, usize, usize),
             ) {
-                assert!(out.len() == m * n && a.entries.len() == m * k && b.entries.len() == k * n);
-                let (a_column, a_row) = a.strides(m, k);
-                let (b_column, b_row) = b.strides(k, n);
+                assert!(out.len() == m * n && a.len() == m * k && b.len() == k * n);
+                let (a_column, a_row) = strides(a_transposed, m, k);
+                let (b_column, b_row) = strides(b_transposed, k, n);
                 // SAFETY: the strides describe row-major matrices whose sizes were just checked,
                 // and `out` is borrowed exclusively.
                 unsafe {
@@ -84,10 +71,10 @@ macro_rules! product {
                         1,
                         n as isize,
                         keep,
-                        a.entries.as_ptr(),
+                        a.as_ptr(),
                         a_column,
                         a_row,
-                        b.entries.as_ptr(),
+                        b.as_ptr(),
                         b_column,
                         b_row,
                         1.0,
