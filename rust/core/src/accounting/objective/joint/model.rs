@@ -163,7 +163,7 @@ impl Model {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn setting(t: f64, kappa: f64, competitors: usize) -> Setting {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     /// `sup_q [<q, b> + theta (1 - |q|^2)]` by its dual.
-    fn competitors_supremum(b: &[f64], theta: f64) -> f64 {
+    pub fn competitors_supremum(b: &[f64], theta: f64) -> f64 {
         if theta == 0.0 {
             return b.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         }

@@ -249,24 +249,7 @@ fn tilt(values: &mut [f64], log_first: f64, slope: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// `sup_q [-sum q g + T (1 - |q|^2)]` by its dual, with one gap equal to 0.
-    fn supremum(gaps: &[f64], scale: f64) -> f64 {
-        let dual = |s: f64| {
-            let own = (-s).max(0.0);
-            let sum: f64 = (gaps.iter())
-                .map(|g| (-g - s).max(0.0).powi(2))
-                .sum::<f64>()
-                + own * own;
-            s + scale + sum / (4.0 * scale)
-        };
-        let (mut low, mut high) = (-2.0 * scale, 0.0);
-        for _ in 0..100 {
-            let (a, b) = (low + (high - low) / 3.0, high - (high - low) / 3.0);
-            if dual(a) < dual(b) { high = b } else { low = a }
-        }
-        dual(low)
-    }
+    use crate::accounting::objective::joint::model::tests::competitors_supremum;
 
     // Proof: joint_bound
     #[test]
@@ -276,7 +259,9 @@ mod tests {
                 let gaps: Vec<f64> = (0..4)
                     .map(|k| 3.0 * f64::from((seed * 7919 + k * 104_729) % 1000) / 1000.0)
                     .collect();
-                let truth = supremum(&gaps, scale);
+                // One gap is 0.
+                let scores: Vec<f64> = gaps.iter().map(|g| -g).chain([0.0]).collect();
+                let truth = competitors_supremum(&scores, scale);
                 assert!(truth <= scale * 0.8 + 1e-9);
                 let sum = |form: &Form| {
                     let terms = gaps.iter().map(|g| (form.reach - g).max(0.0).powi(2));
