@@ -105,13 +105,6 @@ impl Sample {
     }
 }
 
-/// Tilt at `e`, tilt of the Chernoff bound beyond the grid, and the grid's length.
-struct PowerGrid {
-    tilt: f64,
-    beyond: f64,
-    len: usize,
-}
-
 impl Powers {
     pub(super) fn new() -> Self {
         Self {
@@ -120,7 +113,8 @@ impl Powers {
         }
     }
 
-    fn plan(&mut self, law: &StepLaw, n: f64, e: f64) -> PowerGrid {
+    /// Tilt at `e`, tilt of the Chernoff bound beyond the grid, and the grid's length.
+    fn plan(&mut self, law: &StepLaw, n: f64, e: f64) -> (f64, f64, usize) {
         let sample = Sample::of(law);
         let tilt = sample.tilt((e / n).max(f64::MIN_POSITIVE), self.tilt);
         self.tilt = tilt;
@@ -143,44 +137,43 @@ impl Powers {
             }
             beyond *= 1.2;
         }
-        PowerGrid { tilt, beyond, len }
+        (tilt, beyond, len)
     }
 
     /// Upper bound on `ln E(1 - e^{e - S_1 - ... - S_n})_+`, `e >= 0`, for `n` copies of the law.
     pub(super) fn log_delta(&mut self, law: &StepLaw, n: usize, e: f64) -> f64 {
         let count = n as f64;
         let log_mass = &law.log_mass;
-        let plan = self.plan(law, count, e);
-        let (kept, dropped) = log_mass.split_at(log_mass.len().min(plan.len));
+        let (tilt, tilt_beyond, len) = self.plan(law, count, e);
+        let (kept, dropped) = log_mass.split_at(log_mass.len().min(len));
         let eta = law.eta;
         let one_beyond = dropped
             .iter()
             .fold(law.log_beyond, |sum, &log| log_add(sum, log));
-        let reach = eta * plan.len as f64;
+        let reach = eta * len as f64;
         let rounding = |log: f64, tilt: f64| {
             1e-11 + 16.0 * f64::EPSILON * count * (2.0 + log.abs() + tilt * reach)
         };
-        let chernoff = log_moment(kept, eta, plan.beyond);
-        let sum_beyond = count * chernoff - plan.beyond * reach + rounding(chernoff, plan.beyond);
+        let chernoff = log_moment(kept, eta, tilt_beyond);
+        let sum_beyond = count * chernoff - tilt_beyond * reach + rounding(chernoff, tilt_beyond);
         let beyond = log_add(log_count(count) + one_beyond, sum_beyond);
-        let moment = log_moment(kept, eta, plan.tilt);
+        let moment = log_moment(kept, eta, tilt);
         let tilted: Vec<f64> = kept
             .iter()
             .enumerate()
-            .map(|(j, &log)| libm::exp(log + plan.tilt * (j as f64 * eta) - moment))
+            .map(|(j, &log)| libm::exp(log + tilt * (j as f64 * eta) - moment))
             .collect();
-        let (power, error) = self.power(&tilted, n, plan.len);
+        let (power, error) = self.power(&tilted, n, len);
         let start = (e / eta).floor() as usize;
         let (mut sum, mut square) = (0.0, 0.0);
-        for (j, mass) in power.iter().enumerate().take(plan.len).skip(start) {
+        for (j, mass) in power.iter().enumerate().take(len).skip(start) {
             let above = (j as f64 * eta - e).max(0.0);
-            let weight = -libm::expm1(-above) * libm::exp(-plan.tilt * above);
+            let weight = -libm::expm1(-above) * libm::exp(-tilt * above);
             sum += weight * mass;
             square += weight * weight;
         }
         let bound = sum.max(0.0) + error * square.sqrt();
-        let inside =
-            count * moment - plan.tilt * e + libm::log(bound) + rounding(moment, plan.tilt);
+        let inside = count * moment - tilt * e + libm::log(bound) + rounding(moment, tilt);
         log_add(inside, beyond).min(0.0)
     }
 
