@@ -2,15 +2,14 @@
 //! the exact pathwise supremum, and the shape of the curve.
 
 use dpsvm_core::accounting::gaussian;
-use dpsvm_core::accounting::objective::joint;
-use dpsvm_core::accounting::objective::joint::Curve;
+use dpsvm_core::accounting::objective::{Curvature, joint};
 use dpsvm_core::runtime::interrupt::Never;
 
 fn delta(at: f64, t: f64, kappa: f64, classes: usize, replace_one: bool, target: f64) -> f64 {
     joint::delta(at, t, kappa, classes, replace_one, target, &Never).expect("not interrupted")
 }
 
-fn sigma(at: f64, target: f64, curve: Curve, classes: usize, replace_one: bool) -> Option<f64> {
+fn sigma(at: f64, target: f64, curve: Curvature, classes: usize, replace_one: bool) -> Option<f64> {
     joint::sigma(at, target, curve, classes, replace_one, &Never).expect("not interrupted")
 }
 
@@ -69,7 +68,7 @@ fn without_jacobian(epsilon: f64, t: f64, classes: usize) -> f64 {
 #[test]
 fn noise_is_within_one_percent_of_another_implementation() {
     for (classes, epsilon, target, kappa, known, _, _) in POINTS {
-        let found = sigma(epsilon, target, Curve::Constant(kappa), classes, false).unwrap();
+        let found = sigma(epsilon, target, Curvature::Kappa(kappa), classes, false).unwrap();
         // The other implementation searches less: ours may lie a little below.
         let ratio = found / known;
         assert!(
@@ -151,7 +150,7 @@ fn the_bound_is_monotone_but_for_the_search() {
 fn proportional_regularisation_and_replacement_are_calibrated() {
     for classes in [3, 4, 10, 100, 1000] {
         for (epsilon, target) in [(1.0, 1e-5), (8.0, 1e-6), (0.1, 1e-6)] {
-            let curve = Curve::PerT(1.0);
+            let curve = Curvature::KappaPerT(1.0);
             let added = sigma(epsilon, target, curve, classes, false).unwrap();
             let replaced = sigma(epsilon, target, curve, classes, true).unwrap();
             assert!(
@@ -207,19 +206,22 @@ fn extremes_give_a_probability_or_no_noise() {
         assert_eq!(delta(e, t, k, classes, false, f64::INFINITY), 1.0);
     }
     // Far more curvature than epsilon allows; arguments out of range.
-    assert_eq!(sigma(0.01, 1e-9, Curve::Constant(1e3), 10, false), None);
-    assert_eq!(sigma(1.0, 2.0, Curve::PerT(1.0), 10, false), None);
-    assert_eq!(sigma(bad, 1e-5, Curve::PerT(1.0), 10, false), None);
-    assert_eq!(sigma(1.0, 1e-5, Curve::PerT(-1.0), 10, false), None);
-    assert_eq!(sigma(1.0, 1e-5, Curve::PerT(1.0), 2, false), None);
+    assert_eq!(sigma(0.01, 1e-9, Curvature::Kappa(1e3), 10, false), None);
+    assert_eq!(sigma(1.0, 2.0, Curvature::KappaPerT(1.0), 10, false), None);
+    assert_eq!(sigma(bad, 1e-5, Curvature::KappaPerT(1.0), 10, false), None);
+    assert_eq!(
+        sigma(1.0, 1e-5, Curvature::KappaPerT(-1.0), 10, false),
+        None
+    );
+    assert_eq!(sigma(1.0, 1e-5, Curvature::KappaPerT(1.0), 2, false), None);
 }
 
 #[test]
 fn results_are_the_same_again_and_from_many_threads() {
-    let first = sigma(2.0, 1e-7, Curve::PerT(0.7), 12, false);
+    let first = sigma(2.0, 1e-7, Curvature::KappaPerT(0.7), 12, false);
     let others: Vec<_> = std::thread::scope(|scope| {
         let spawned: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| sigma(2.0, 1e-7, Curve::PerT(0.7), 12, false)))
+            .map(|_| scope.spawn(|| sigma(2.0, 1e-7, Curvature::KappaPerT(0.7), 12, false)))
             .collect();
         spawned
             .into_iter()

@@ -87,14 +87,9 @@ pub(super) fn joint_sigma(
     curvature: Curvature,
     interrupt: &dyn Interrupt,
 ) -> Result<Option<f64>> {
-    let curve = match curvature {
-        Curvature::Kappa(kappa) => joint::Curve::Constant(kappa),
-        Curvature::KappaPerT(slope) => joint::Curve::PerT(slope),
-        Curvature::Given(_) => return Ok(None),
-    };
     let Some((classes, _)) = joint_arguments(law, Jacobian::Kappa(0.0)) else {
         return Ok(None);
     };
     let replaced = relation == Relation::ReplaceOne;
-    joint::sigma(epsilon, delta, curve, classes, replaced, interrupt)
+    joint::sigma(epsilon, delta, curvature, classes, replaced, interrupt)
 }

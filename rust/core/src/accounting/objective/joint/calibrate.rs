@@ -2,29 +2,12 @@
 
 use crate::Result;
 use crate::accounting::gaussian;
+use crate::accounting::objective::Curvature;
 use crate::accounting::objective::joint::cache;
 use crate::accounting::objective::joint::cache::Key;
 use crate::accounting::objective::joint::in_range;
 use crate::accounting::objective::joint::search::{BoundSearch, Choice, Detail, Problem};
 use crate::runtime::interrupt::Interrupt;
-
-/// Dependence of `kappa` on the noise while it is calibrated.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Curve {
-    /// `kappa` is given.
-    Constant(f64),
-    /// `kappa` is this number times `t`: the regularisation is proportional to the noise.
-    PerT(f64),
-}
-
-impl Curve {
-    fn at(self, t: f64) -> f64 {
-        match self {
-            Self::Constant(kappa) => kappa,
-            Self::PerT(slope) => slope * t,
-        }
-    }
-}
 
 /// Evaluations on the coarse grid while the root is bracketed.
 const COARSE_STEPS: usize = 60;
@@ -57,7 +40,9 @@ struct Task<'a> {
     epsilon: f64,
     log_target: f64,
     target: f64,
-    curve: Curve,
+    /// `kappa`, or, if `per_t`, `kappa / t`.
+    kappa: f64,
+    per_t: bool,
     classes: usize,
     replace_one: bool,
     search: BoundSearch<'a>,
@@ -119,9 +104,12 @@ impl Bracket {
 }
 
 impl Task<'_> {
-    fn problem(&self, log_sigma: f64) -> Option<Problem> {
-        let t = libm::exp(-log_sigma);
-        let kappa = self.curve.at(t);
+    fn problem(&self, t: f64) -> Option<Problem> {
+        let kappa = if self.per_t {
+            self.kappa * t
+        } else {
+            self.kappa
+        };
         in_range(self.epsilon, t, kappa, self.classes)
             .then(|| Problem::new(self.epsilon, t, kappa, self.classes, self.replace_one))
     }
@@ -138,7 +126,7 @@ impl Task<'_> {
         let mut at = start;
         let mut choice: Option<Choice> = None;
         for _ in 0..COARSE_STEPS {
-            let Some(problem) = self.problem(at) else {
+            let Some(problem) = self.problem(libm::exp(-at)) else {
                 return Ok(None);
             };
             let searched = choice.is_none();
@@ -186,12 +174,9 @@ impl Task<'_> {
         for _ in 0..FINE_STEPS {
             // The argument of the answer is what is checked, not its logarithm.
             let sigma = libm::exp(at);
-            let t = 1.0 / sigma;
-            let kappa = self.curve.at(t);
-            if !in_range(self.epsilon, t, kappa, self.classes) {
+            let Some(problem) = self.problem(1.0 / sigma) else {
                 return Ok(best);
-            }
-            let problem = Problem::new(self.epsilon, t, kappa, self.classes, self.replace_one);
+            };
             let value = self.search.least(&problem, self.target)?;
             let excess = self.excess(value);
             if value <= self.target {
@@ -214,7 +199,7 @@ impl Task<'_> {
 ///
 /// # Arguments
 /// * `epsilon`, `delta` - positive, `delta` below 1.
-/// * `curve` - how `kappa` depends on the noise.
+/// * `curvature` - how `kappa` depends on the noise; a given Jacobian is no business of this bound.
 /// * `classes` - at least 3.
 /// * `replace_one` - a record is replaced, not added or removed.
 ///
@@ -227,23 +212,24 @@ impl Task<'_> {
 pub fn sigma(
     epsilon: f64,
     delta: f64,
-    curve: Curve,
+    curvature: Curvature,
     classes: usize,
     replace_one: bool,
     interrupt: &dyn Interrupt,
 ) -> Result<Option<f64>> {
-    let (kind, value) = match curve {
-        Curve::Constant(kappa) => (0, kappa),
-        Curve::PerT(slope) => (1, slope),
+    let (kappa, per_t) = match curvature {
+        Curvature::Kappa(kappa) => (kappa, false),
+        Curvature::KappaPerT(slope) => (slope, true),
+        Curvature::Given(_) => return Ok(None),
     };
     let wanted = epsilon >= 0.0 && delta > 0.0 && delta < 1.0;
-    if !(wanted && value >= 0.0 && value.is_finite()) {
+    if !(wanted && kappa >= 0.0 && kappa.is_finite()) {
         return Ok(None);
     }
     let key = Key {
-        bits: [epsilon.to_bits(), delta.to_bits(), value.to_bits()],
+        bits: [epsilon.to_bits(), delta.to_bits(), kappa.to_bits()],
         classes,
-        flags: (kind, replace_one),
+        flags: (u8::from(per_t), replace_one),
     };
     if let Some((_, known)) = cache::find(&key) {
         return Ok(known);
@@ -256,7 +242,8 @@ pub fn sigma(
         epsilon,
         log_target: libm::log(target),
         target,
-        curve,
+        kappa,
+        per_t,
         classes,
         replace_one,
         search: BoundSearch::new(interrupt),

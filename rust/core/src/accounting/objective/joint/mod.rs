@@ -17,7 +17,7 @@ mod search;
 mod spread;
 mod tail;
 
-pub use calibrate::{Curve, sigma};
+pub use calibrate::sigma;
 pub use profile::profile;
 
 use crate::accounting::objective::MAX_SCORES;
