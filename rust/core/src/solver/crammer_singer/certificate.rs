@@ -29,8 +29,8 @@ use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::accurate;
 use crate::solver::crammer_singer::end_game::proximal::to_alpha;
-use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
+use crate::solver::crammer_singer::simplex::{leading, room};
 
 /// Result of [`certify`].
 pub struct Certificate {
@@ -279,6 +279,7 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
         let mut scores = zeros(self.layout.padded_classes())?;
         let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
+        let mut gradient = room(classes)?;
         let mut block = BlockGap::default();
         for i in self.rows {
             if self.problem.square[i] == 0.0 {
@@ -289,7 +290,7 @@ impl<L: WeightLayout> Kernel for GapBlock<'_, '_, L> {
             let own = self.problem.label[i] as usize;
             let cost = self.problem.cost_of(i);
             let dual = &self.dual[i * classes..(i + 1) * classes];
-            let (best, top, second) = leading(&scores[..classes], own);
+            let (best, top, second) = leading(&scores[..classes], own, &mut gradient);
             let depth = self.layout.score_depth(row.value.len(), S::F64_LANES) + 2.0;
             let eta = gamma(depth) * self.longest * (1.0 + 8.0 * ROUNDOFF);
             // The subtraction of 1 from the own score rounds once more.

@@ -1,8 +1,8 @@
 //! Crammer-Singer SVM by dual coordinate descent, with a certificate.
 //!
 //! The problem is written out in [`crate::solver::crammer_singer::problem`]. Three stages:
-//! 1. *rough*: coordinate descent in single precision over all rows, shrinking by slack; a look whether
-//!    zero is the minimiser ([`crate::solver::crammer_singer::end_game::zero`]);
+//! 1. *rough*: coordinate descent in single precision over all rows, shrinking by slack, with longer steps
+//!    ([`crate::solver::crammer_singer::leap`]); a look whether zero is the minimiser ([`crate::solver::crammer_singer::end_game::zero`]);
 //! 2. *certificate*: weights rebuilt from the dual in double precision, rigorous gap, open rows;
 //! 3. *end game* on the open rows, in Gram space ([`crate::solver::crammer_singer::end_game::face`]) when they are few; when they are
 //!    many, or that is slow, by proximal points ([`crate::solver::crammer_singer::end_game::proximal`]) where the weights have few
@@ -27,6 +27,7 @@ use crate::solver::crammer_singer::end_game::zero;
 use crate::solver::crammer_singer::epoch::Epoch;
 use crate::solver::crammer_singer::frank_wolfe;
 use crate::solver::crammer_singer::gram::{GROUP, GramSet};
+use crate::solver::crammer_singer::leap::Leap;
 use crate::solver::crammer_singer::problem::{CrammerSingerSettings, Problem};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
@@ -109,11 +110,19 @@ const PIVOTS: usize = 30;
 /// Passes, times the share of the rows that are not at their best vertex, after which the rough stage
 /// leaves the rest to proximal points: measured on 20 sets, it ends below 3 or stays above 6.
 const ENDLESS: f64 = 6.0;
-/// Share of the gap that an end game has to leave behind to be tried again.
-const SLOW: f64 = 0.1;
+/// Share of the gap that an end game may leave behind to be tried again, where proximal points are cheap,
+/// and where they are not.
+const SLOW: [f64; 2] = [0.1, 0.7];
 /// Times the gap aimed at from which proximal points, which rounding disturbs there, leave the rest to
 /// others: coordinate descent takes a few passes for it, points took hundreds where many rows tie.
 const CLOSE: f64 = 100.0;
+/// Passes after which rows do not only go to their own best points, but further together.
+const LEAPS_FROM: u64 = 18;
+/// Factors of the next such step's length: largest, and beside the best share of one that was too long;
+/// and the least length.
+const LONGER: f64 = 2.0;
+const SPARE: f64 = 1.5;
+const SHORTEST: f64 = 0.5;
 /// Rounds after which every second one is a Frank-Wolfe step.
 const PATIENCE: u64 = 60;
 
@@ -135,6 +144,8 @@ struct DualAscent<'p, 'd, L, G> {
     rounds: u64,
     /// Multiplications of the rough stage.
     work: usize,
+    /// Length of the next common step, in units of the way of a few epochs.
+    leap: f64,
     interrupt: &'p dyn Interrupt,
 }
 
@@ -162,6 +173,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             passes: 0,
             rounds: 0,
             work: 0,
+            leap: 1.0,
             interrupt,
         })
     }
@@ -169,7 +181,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     fn run(mut self) -> Result<CrammerSingerSolution> {
         let (problem, layout, interrupt) = (self.problem, self.layout, self.interrupt);
         let (mut gap, endless) = self.rough()?;
-        let possible = proximal::is_possible(problem);
+        let (possible, cheap) = (proximal::is_possible(problem), proximal::is_cheap(problem));
         let mut by_points = endless || crossover::is_overfull(problem, &self.dual);
         let mut last = f64::INFINITY;
         loop {
@@ -185,8 +197,10 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             let inside = certificate.open.iter().filter(|row| row.1 < 0.0).count();
             let few = inside <= self.largest * 9 / 10;
             // Change the method after slow progress.
-            let change = gap > SLOW * last || (by_points && gap <= CLOSE * self.target);
-            by_points = possible && ((by_points || (last.is_infinite() && !few)) != change);
+            let slow = gap > SLOW[usize::from(!cheap)] * last;
+            let change = slow || (by_points && gap <= CLOSE * self.target);
+            let many = cheap && last.is_infinite() && !few;
+            by_points = possible && ((by_points || many) != change);
             last = gap;
             if self.rounds > PATIENCE && self.rounds % 2 == 1 {
                 frank_wolfe::step(problem, layout, &certificate, &mut self.dual, interrupt)?;
@@ -229,7 +243,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     /// Moves the duals to weights of zero, where that is the minimiser. Returns whether it seems so.
     fn zero(&mut self, weights: &[f32], gap: f64) -> Result<bool> {
         let problem = self.problem;
-        if !proximal::is_possible(problem) {
+        if !proximal::is_cheap(problem) {
             return Ok(false);
         }
         let square = weights.iter().map(|w| f64::from(*w).powi(2)).sum();
@@ -250,6 +264,9 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
     ) -> Result<(f64, f64, usize)> {
         let mut resting = with_capacity(active.len())?;
         let (mut seen, mut latest) = (gap, gap);
+        let classes = self.problem.classes;
+        let leaps = self.passes >= LEAPS_FROM;
+        let (mut rows, mut last) = (Vec::new(), Vec::new());
         for epoch in 0..=RESTS {
             if self.passes >= self.limit {
                 break;
@@ -272,7 +289,32 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             self.passes += 1;
             if epoch == 0 {
                 seen = latest;
+                if leaps {
+                    rows = copied(active)?;
+                    last = with_capacity(rows.len() * classes)?;
+                    for i in &rows {
+                        last.extend_from_slice(&self.dual[*i as usize * classes..][..classes]);
+                    }
+                }
             }
+        }
+        if leaps {
+            let best = dispatch(Leap {
+                problem: self.problem,
+                layout: self.layout,
+                weights,
+                dual: &mut self.dual,
+                rows: &rows,
+                last: &last,
+                most: self.leap,
+                interrupt: self.interrupt,
+            })?;
+            let factor = if best > 1.0 {
+                best.min(LONGER)
+            } else {
+                SPARE * best
+            };
+            self.leap = (factor * self.leap).max(SHORTEST);
         }
         let inside = active.len();
         active.append(&mut resting);
@@ -286,7 +328,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         let (k, d) = (self.problem.classes as f64, self.problem.columns as f64);
         let system = (k * d).powi(3) / (48.0 * pass as f64) + d / (37.0 * k);
         let spent = self.work as f64 / pass as f64 * inside as f64 / self.problem.len() as f64;
-        proximal::is_possible(self.problem) && spent > ENDLESS * (1.0 + system)
+        proximal::is_cheap(self.problem) && spent > ENDLESS * (1.0 + system)
     }
 
     /// Whether the end game is worth starting: its cost grows with the square of the working set,

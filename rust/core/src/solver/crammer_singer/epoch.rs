@@ -10,7 +10,7 @@ use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::zeros;
 use crate::simd::{Kernel, Real, Simd};
 use crate::solver::crammer_singer::problem::Problem;
-use crate::solver::crammer_singer::simplex::{LANES, MANY, each_above, project};
+use crate::solver::crammer_singer::simplex::{LANES, leading, project, room};
 
 /// One epoch; run it with [`crate::simd::dispatch`].
 pub struct Epoch<'p, 'd, L, T> {
@@ -41,7 +41,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
         let classes = self.problem.classes;
         let mut scores = zeros::<T>(self.layout.padded_classes())?;
         let mut moved = zeros::<T>(self.layout.padded_classes())?;
-        let mut next = zeros(classes)?;
+        let (mut gradient, mut next) = (room(classes)?, room(classes)?);
         let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
         let mut total_gap = 0.0;
@@ -57,7 +57,7 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &mut self.dual[i * classes..(i + 1) * classes];
-            let (best, top, second) = leading(&scores[..classes], own);
+            let (best, top, second) = leading(&scores[..classes], own, &mut gradient);
             let cost = self.problem.cost_of(i);
             if dual[best] == cost {
                 if top - second <= self.slack {
@@ -68,14 +68,22 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
             self.active[kept] = i as u32;
             kept += 1;
             let inverse = 1.0 / square;
-            for k in 0..classes {
-                next[k] = scores[k].wide();
+            next[classes..].fill(0.0);
+            next[..classes].copy_from_slice(dual);
+            let mut gaps = [0.0; LANES];
+            let (chunks, rest) = next.as_chunks_mut::<LANES>();
+            let (gradients, few) = gradient.as_chunks::<LANES>();
+            for (next, g) in chunks.iter_mut().zip(gradients) {
+                for lane in 0..LANES {
+                    gaps[lane] += next[lane] * (top - g[lane]);
+                    next[lane] += g[lane] * inverse;
+                }
             }
-            next[own] -= 1.0;
-            each_above(dual, 0.0, |k| total_gap += dual[k] * (top - next[k]));
-            for k in 0..classes {
-                next[k] = dual[k] + next[k] * inverse;
+            for (next, g) in rest.iter_mut().zip(few) {
+                gaps[0] += *next * (top - g);
+                *next += g * inverse;
             }
+            total_gap += gaps.iter().sum::<f64>();
             project(&mut next, cost);
             let mut changed = false;
             for k in 0..classes {
@@ -83,58 +91,11 @@ impl<L: WeightLayout, T: Real> Kernel for Epoch<'_, '_, L, T> {
                 changed |= moved[k] != T::default();
             }
             if changed {
-                dual.copy_from_slice(&next);
+                dual.copy_from_slice(&next[..classes]);
                 self.layout.update(simd, row, self.weights, &moved);
             }
         }
         self.active.truncate(kept);
         Ok(total_gap)
     }
-}
-
-/// Class of the largest `G_k`, its value, and the second largest value.
-#[inline(always)]
-pub fn leading<T: Real>(scores: &[T], own: usize) -> (usize, f64, f64) {
-    let (mut best, mut top, mut second) = (0, f64::NEG_INFINITY, f64::NEG_INFINITY);
-    if scores.len() >= MANY {
-        // Lane by lane, without branches; ties go to the first class here too.
-        let (mut tops, mut seconds) = ([top; LANES], [top; LANES]);
-        for (first, chunk) in (0..).step_by(LANES).zip(scores.chunks(LANES)) {
-            for (lane, score) in chunk.iter().enumerate() {
-                let gradient = score.wide() - f64::from(u8::from(first + lane == own));
-                let (above, below) = if gradient > tops[lane] {
-                    (gradient, tops[lane])
-                } else {
-                    (tops[lane], gradient)
-                };
-                tops[lane] = above;
-                seconds[lane] = if below > seconds[lane] {
-                    below
-                } else {
-                    seconds[lane]
-                };
-            }
-        }
-        for (one, other) in tops.iter().zip(&seconds) {
-            second = second.max(*other).max(top.min(*one));
-            top = top.max(*one);
-        }
-        let at = |(k, score): (usize, &T)| score.wide() - f64::from(u8::from(k == own)) == top;
-        return (
-            scores.iter().enumerate().position(at).unwrap_or(0),
-            top,
-            second,
-        );
-    }
-    for (k, score) in scores.iter().enumerate() {
-        let gradient = score.wide() - f64::from(u8::from(k == own));
-        if gradient > top {
-            second = top;
-            top = gradient;
-            best = k;
-        } else if gradient > second {
-            second = gradient;
-        }
-    }
-    (best, top, second)
 }

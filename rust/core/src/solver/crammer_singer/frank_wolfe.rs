@@ -11,8 +11,8 @@ use crate::runtime::interrupt::{Interrupt, poll};
 use crate::runtime::memory::{with_capacity, zeros};
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::certificate::Certificate;
-use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
+use crate::solver::crammer_singer::simplex::{leading, room};
 
 /// Moves `dual` towards the best vertex of every row at once.
 ///
@@ -85,14 +85,14 @@ impl<L: WeightLayout> Kernel for Vertices<'_, '_, L> {
         let mut vertices = with_capacity(self.problem.len())?;
         let mut buffer = self.problem.store.buffer()?;
         let mut entries = Vec::new();
-        let mut gap = 0.0;
+        let (mut gap, mut gradient) = (0.0, room(classes)?);
         for i in 0..self.problem.len() {
             poll(i, self.interrupt)?;
             let row = typed(self.problem.store.row(i, &mut buffer), &mut entries)?;
             self.layout.scores(simd, row, self.weights, &mut scores);
             let own = self.problem.label[i] as usize;
             let dual = &self.dual[i * classes..(i + 1) * classes];
-            let (best, top, _) = leading(&scores[..classes], own);
+            let (best, top, _) = leading(&scores[..classes], own, &mut gradient);
             for k in 0..classes {
                 gap += dual[k] * (top - scores[k] + f64::from(u8::from(k == own)));
             }

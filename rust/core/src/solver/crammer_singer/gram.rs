@@ -1,12 +1,13 @@
 //! Inner products between the rows of a working set.
 //!
-//! The Gram matrix is computed by the scores kernel: sixteen rows of the set play the part of
-//! weights. Products of two single-precision numbers are exact in double precision.
+//! Sparse rows: by the scores kernel, sixteen rows of the set play the part of weights. Dense rows: by
+//! products of matrices. Products of two single-precision numbers are exact in double precision.
 
 use crate::error::Result;
 use crate::layout::weights::WeightLayout;
+use crate::linalg::gemm::Product;
 use crate::runtime::interrupt::Interrupt;
-use crate::runtime::memory::{append, reserve, zeros};
+use crate::runtime::memory::{append, matrix, reserve, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::end_game::proximal::Products;
@@ -14,6 +15,10 @@ use crate::solver::crammer_singer::problem::Problem;
 
 /// Rows that play the part of weights at once.
 pub const GROUP: usize = 16;
+/// Dense rows of a matrix whose products with the rows before are made at once, with so many times as
+/// many at a time.
+const DENSE_GROUP: usize = 128;
+const STRIP: usize = 4;
 
 /// A working set and the inner products of its rows, grown without computing anything twice.
 pub struct GramSet {
@@ -53,7 +58,9 @@ impl GramSet {
         append(&mut self.rows, rows)?;
         let m = self.rows.len();
         self.widen(old, m, problem.len())?;
-        let groups = (m - old).div_ceil(GROUP);
+        let dense = problem.store.is_dense();
+        let size = if dense { DENSE_GROUP } else { GROUP };
+        let groups = (m - old).div_ceil(size);
         for wave in (0..groups).step_by(WAVE) {
             let set = &self.rows;
             let parts = map_blocks(
@@ -61,17 +68,22 @@ impl GramSet {
                 WAVE.min(groups - wave),
                 interrupt,
                 |group| {
+                    let first = old + (wave + group) * size;
+                    if dense {
+                        return dense_products(problem, &set[..m.min(first + size)], first);
+                    }
                     dispatch(GramGroup {
                         problem,
                         layout,
                         set,
-                        first: old + (wave + group) * GROUP,
+                        first,
                     })
                 },
             )?;
             for (group, part) in parts.into_iter().enumerate() {
-                let first = old + (wave + group) * GROUP;
-                for (i, line) in part.chunks_exact(GROUP).enumerate() {
+                let first = old + (wave + group) * size;
+                let width = if dense { size.min(m - first) } else { GROUP };
+                for (i, line) in part.chunks_exact(width).enumerate() {
                     for (j, product) in (first..m).zip(line) {
                         self.products[i * m + j] = *product;
                         self.products[j * m + i] = *product;
@@ -94,6 +106,26 @@ impl GramSet {
         }
         Ok(())
     }
+}
+
+/// Products of all rows of `set` with those from number `first` on, row by row.
+fn dense_products(problem: &Problem<'_>, set: &[u32], first: usize) -> Result<Vec<f64>> {
+    let (d, width) = (problem.columns, set.len() - first);
+    let mut buffer = problem.store.buffer()?;
+    let mut whole = |rows: &[u32]| -> Result<Vec<f64>> {
+        let mut all = matrix(rows.len(), d)?;
+        for (i, out) in rows.iter().zip(all.chunks_exact_mut(d)) {
+            problem.store.row(*i as usize, &mut buffer).spread(out);
+        }
+        Ok(all)
+    };
+    let group = whole(&set[first..])?;
+    let mut products = matrix(set.len(), width)?;
+    let strips = products.chunks_mut(STRIP * width * width);
+    for (rows, out) in set.chunks(STRIP * width).zip(strips) {
+        f64::times_transposed(&whole(rows)?, &group, out, (rows.len(), d, width));
+    }
+    Ok(products)
 }
 
 struct GramGroup<'p, 'd, L> {

@@ -10,6 +10,7 @@ pub(crate) mod end_game;
 pub(crate) mod epoch;
 pub(crate) mod frank_wolfe;
 pub(crate) mod gram;
+pub(crate) mod leap;
 pub(crate) mod problem;
 pub(crate) mod simplex;
 

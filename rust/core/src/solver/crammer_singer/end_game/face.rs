@@ -23,7 +23,7 @@ use crate::solver::crammer_singer::end_game::crossover;
 use crate::solver::crammer_singer::end_game::newton::{Free, Step};
 use crate::solver::crammer_singer::gram::GramSet;
 use crate::solver::crammer_singer::problem::Problem;
-use crate::solver::crammer_singer::simplex::{project, settle};
+use crate::solver::crammer_singer::simplex::{project, room, settle};
 
 /// Share of an unbounded Newton step's gain that the clipped step must keep.
 const WORTHWHILE: f64 = 0.1;
@@ -90,7 +90,7 @@ impl<'p, 'd> Face<'p, 'd> {
         let mut gap = f64::INFINITY;
         let mut rows = with_capacity(self.set.len())?;
         let classes = self.problem.classes;
-        let (mut next, mut gradient) = (zeros(classes)?, zeros(classes)?);
+        let (mut next, mut gradient) = (room(classes)?, zeros(classes)?);
         for _ in 0..rounds {
             rows.clear();
             rows.extend(0..self.set.len() as u32);
@@ -366,6 +366,7 @@ impl Kernel for Sweep<'_, '_, '_> {
             }
             let dual = &mut face.dual[i * classes..(i + 1) * classes];
             let mut gap = 0.0;
+            next[classes..].fill(f64::MIN);
             for k in 0..classes {
                 gap += dual[k] * (top - gradient[k]);
                 next[k] = dual[k] + gradient[k] * inverse;

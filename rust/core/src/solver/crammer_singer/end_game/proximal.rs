@@ -21,15 +21,18 @@ use crate::runtime::memory::{append, copied, mapped, with_capacity, zeros};
 use crate::runtime::threads::map_blocks;
 use crate::simd::{Kernel, Simd, dispatch};
 use crate::solver::crammer_singer::end_game::system::System;
-use crate::solver::crammer_singer::epoch::leading;
 use crate::solver::crammer_singer::problem::Problem;
-use crate::solver::crammer_singer::simplex::{each_above, largest, project};
+use crate::solver::crammer_singer::simplex::{
+    LANES, each_above, largest, leading, project, room, roomy,
+};
 use crate::solver::smooth::newton_parts::add;
 use std::ops::Range;
 
-/// Most entries of the weights, and of a row: the Newton system is built and factored at each step.
-const LARGEST: usize = 1200;
-const LONGEST: usize = 150;
+/// Most entries of the weights: the Newton system may be built and factored at each step.
+const LARGEST: usize = 4000;
+/// Most of them, and of a row, where that is cheap.
+const LARGE: usize = 1200;
+const LONG: usize = 150;
 /// Most numbers that copies of all rows, and their scores twice, would take.
 const MAX_NUMBERS: usize = 1 << 26;
 /// Largest number of proximal points.
@@ -57,9 +60,14 @@ const BLOCK_WORK: usize = 1 << 21;
 /// Whether Newton systems are small enough, and the memory that they need.
 pub fn is_possible(problem: &Problem<'_>) -> bool {
     let (k, d) = (problem.classes, problem.columns);
-    d <= LONGEST
-        && k.saturating_mul(d) <= LARGEST
-        && problem.len().saturating_mul(d + 2 * k) <= MAX_NUMBERS
+    let numbers = problem.len().saturating_mul(d + 2 * k);
+    k.saturating_mul(d) <= LARGEST && numbers <= MAX_NUMBERS
+}
+
+/// Whether they are so small that other methods have to be fast to be better.
+pub fn is_cheap(problem: &Problem<'_>) -> bool {
+    let (k, d) = (problem.classes, problem.columns);
+    is_possible(problem) && d <= LONG && k * d <= LARGE
 }
 
 /// Settings and state of one proximal point.
@@ -208,7 +216,7 @@ impl<'p, 'd, L: WeightLayout> Proximal<'p, 'd, L> {
             let rows = mapped(&found.free, |at| self.near[*at as usize])?;
             let system = System::new(self.problem, self.layout, interrupt);
             let free = (&rows[..], &found.start[..], &found.classes[..]);
-            if !system.solve(free, &[sigma], 1.0, &mut direction)? {
+            if !system.step(free, sigma, &mut direction)? {
                 return Ok(found);
             }
             let slope = gradient.iter().zip(&direction).map(|(g, x)| g * x).sum();
@@ -416,7 +424,7 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
             ..Found::default()
         };
         let mut alpha = zeros(state.layout.padded_classes())?;
-        let mut next = zeros(classes)?;
+        let mut next = room(classes)?;
         let mut inside = with_capacity(classes)?;
         let mut buffer = problem.store.buffer()?;
         let mut entries = Vec::new();
@@ -424,7 +432,8 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
             let i = state.near[at] as usize;
             let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
             let c = &self.dual[i * classes..][..classes];
-            next.copy_from_slice(c);
+            next[..classes].copy_from_slice(c);
+            next[classes..].fill(f64::MIN);
             if let Some(sigma) = self.sigma {
                 let g = &state.scores[at * classes..][..classes];
                 for (next, g) in next.iter_mut().zip(g) {
@@ -449,7 +458,7 @@ impl<L: WeightLayout> Kernel for Project<'_, '_, '_, L> {
             }
             found.value += cost - next[own];
             if next[own] != cost {
-                to_alpha(&mut alpha, &next, own, cost);
+                to_alpha(&mut alpha, &next[..classes], own, cost);
                 let row = typed(problem.store.row(i, &mut buffer), &mut entries)?;
                 state.layout.update(simd, row, &mut found.image, &alpha);
             }
@@ -536,6 +545,8 @@ impl Kernel for Derivative<'_> {
             for [start, move_by, _] in classes {
                 append(&mut shares, &[start + self.length * move_by])?;
             }
+            let missing = roomy(classes.len()) - classes.len();
+            append(&mut shares, &[f64::MIN; LANES][..missing])?;
             project(&mut shares, *cost);
             for (share, [_, _, slope]) in shares.iter().zip(classes) {
                 sum -= share * slope;
@@ -560,14 +571,17 @@ impl<L: WeightLayout> Kernel for Write<'_, '_, '_, L> {
     fn run<S: Simd>(self, _simd: S) -> Result<()> {
         let (state, classes) = (self.state, self.state.problem.classes);
         let sigma = state.problem.cost / state.width;
+        let mut next = room(classes)?;
         let scores = state.scores.chunks_exact(classes);
         for (at, (i, g)) in state.near.iter().zip(scores).enumerate() {
             poll(at, self.interrupt)?;
             let c = &mut self.dual[*i as usize * classes..][..classes];
-            for (c, g) in c.iter_mut().zip(g) {
-                *c += sigma * g;
+            for k in 0..classes {
+                next[k] = c[k] + sigma * g[k];
             }
-            project(c, state.problem.cost_of(*i as usize));
+            next[classes..].fill(f64::MIN);
+            project(&mut next, state.problem.cost_of(*i as usize));
+            c.copy_from_slice(&next[..classes]);
         }
         Ok(())
     }
@@ -625,6 +639,7 @@ impl<L: WeightLayout> Kernel for SplitRows<'_, '_, '_, L> {
         let mut scores = zeros(state.layout.padded_classes())?;
         let mut alpha = zeros(state.layout.padded_classes())?;
         let mut far = zeros(state.layout.stored())?;
+        let mut gradient = room(classes)?;
         let (mut near, mut gradients, mut value) = (Vec::new(), Vec::new(), 0.0);
         let mut buffer = problem.store.buffer()?;
         let mut entries = Vec::new();
@@ -636,7 +651,7 @@ impl<L: WeightLayout> Kernel for SplitRows<'_, '_, '_, L> {
             state.layout.scores(simd, row, &state.weights, &mut scores);
             let (own, cost) = (problem.label[i] as usize, problem.cost_of(i));
             let c = &self.dual[i * classes..][..classes];
-            let (best, top, second) = leading(&scores[..classes], own);
+            let (best, top, second) = leading(&scores[..classes], own, &mut gradient);
             if c[best] == cost && top - second > self.reach {
                 if best != own {
                     value += cost;
@@ -646,9 +661,7 @@ impl<L: WeightLayout> Kernel for SplitRows<'_, '_, '_, L> {
                 continue;
             }
             append(&mut near, &[i as u32])?;
-            append(&mut gradients, &scores[..classes])?;
-            let last = gradients.len() - classes;
-            gradients[last + own] -= 1.0;
+            append(&mut gradients, &gradient[..classes])?;
         }
         Ok((near, gradients, far, value))
     }
