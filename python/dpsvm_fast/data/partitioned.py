@@ -435,7 +435,7 @@ def fit(
     whole._forget()
     checked: Any = whole.checked()
     _check_settings(checked, partitions)
-    threads = check.check_n_threads(1 if n_threads is None else n_threads)
+    threads = check.check_n_threads("n_threads", 1 if n_threads is None else n_threads)
     executor: Executor
     if client is None:
         own = checked.n_threads if n_threads is None else threads

@@ -151,7 +151,7 @@ def checked_numbers(X: Any, **form: Any) -> Any:
     return _without_quotes(lambda: check_array(_array_of(X), input_name="X", **form), X)
 
 
-def public_classes(classes: Any) -> NDArray[Any]:
+def public_classes(name: str, classes: Any) -> NDArray[Any]:
     """Return the sorted public label set: an array of int, bool, str or whole float labels.
 
     Raises
@@ -160,22 +160,22 @@ def public_classes(classes: Any) -> NDArray[Any]:
         Labels are missing, repeated, of several kinds, or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
-        raise InvalidTypeError.of("classes", classes, "a list or array of labels")
+        raise InvalidTypeError.of(name, classes, "a list or array of labels")
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
     kinds = set(map(_kind, items))
     if "other" in kinds or len(kinds) > 1:
         raise InvalidTypeError(
-            "classes: expected labels of one kind: ints, strings, bools or whole floats"
+            f"{name}: expected labels of one kind: ints, strings, bools or whole floats"
         )
     if "float" in kinds and not all(float(item).is_integer() for item in items):
-        raise InvalidParameterError("classes: float labels must be finite whole numbers")
+        raise InvalidParameterError(f"{name}: float labels must be finite whole numbers")
     if len(items) < 2:
         count = "1 class" if items else "no class"
-        raise InvalidParameterError(f"classes: got {count}, expected at least 2 classes")
+        raise InvalidParameterError(f"{name}: got {count}, expected at least 2 classes")
     labels = _label_array(items)
     if len(np.unique(labels)) != len(items):
-        raise InvalidParameterError("classes: a label is repeated")
+        raise InvalidParameterError(f"{name}: a label is repeated")
     return np.sort(labels)
 
 
@@ -986,50 +986,50 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
         return self[0][order], self[1][order]
 
 
-def checked_bounds(value: Any) -> Bounds:
+def checked_bounds(name: str, value: Any) -> Bounds:
     """Return bounds as two arrays of at most one dimension, with names if given by name."""
     if isinstance(value, NamedBounds):
         return value
     if isinstance(value, Mapping):
         pairs = list(value.values())
-        if not value or not all(isinstance(name, str) for name in value):
-            raise InvalidTypeError("bounds: got no names, expected {column: (low, high), ...}")
-        for name, pair in value.items():
+        if not value or not all(isinstance(column, str) for column in value):
+            raise InvalidTypeError(f"{name}: got no names, expected {{column: (low, high), ...}}")
+        for column, pair in value.items():
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or any(map(np.ndim, pair)):
                 raise InvalidTypeError(
-                    f"bounds: got {type(pair).__name__} for column {name[:60]!r}, expected a pair "
-                    "(low, high) of numbers"
+                    f"{name}: got {type(pair).__name__} for column {column[:60]!r}, expected a "
+                    "pair (low, high) of numbers"
                 )
-        low, high = checked_bounds(tuple(zip(*pairs, strict=True)))
+        low, high = checked_bounds(name, tuple(zip(*pairs, strict=True)))
         named = NamedBounds((low, high))
         named.names = tuple(value)
         return named
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
         raise InvalidTypeError(
-            f"bounds: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
+            f"{name}: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
             "or arrays"
         )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
     except (OverflowError, TypeError, ValueError):
         raise InvalidTypeError(
-            "bounds: expected a tuple (low, high) of numbers or arrays"
+            f"{name}: expected a tuple (low, high) of numbers or arrays"
         ) from None
     if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
         raise InvalidParameterError(
-            f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
+            f"{name}: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
             "arrays of one length"
         )
     with np.errstate(over="ignore"):
         width = high - low
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(width).all()):
-        raise InvalidParameterError("bounds: expected finite numbers with a finite difference")
+        raise InvalidParameterError(f"{name}: expected finite numbers with a finite difference")
     if not (width > np.finfo(np.float64).tiny).all():
         place = int(np.flatnonzero(~(np.atleast_1d(width) > np.finfo(np.float64).tiny))[0])
         ends = [float(np.broadcast_to(side, width.shape).flat[place]) for side in (low, high)]
         raise InvalidParameterError(
-            f"bounds: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
+            f"{name}: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
             "low < high for every feature; bounds are (lows, highs), not one pair per feature"
         )
     return low, high
@@ -1093,21 +1093,21 @@ def finite_numbers(name: str, value: object, accepted: str) -> NDArray[np.float6
 # Knots of splines: a number of them, or their positions, for each column or for all.
 
 
-def checked_knots(value: Any) -> Any:
+def checked_knots(name: str, value: Any) -> Any:
     """Check knots: a number, or a number or increasing positions for each column."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        return check_integer("knots", value, 1, MAX_KNOTS)
-    return [_knots_of_column(entry) for entry in value]
+        return check_integer(name, value, 1, MAX_KNOTS)
+    return [_knots_of_column(name, entry) for entry in value]
 
 
-def _knots_of_column(entry: Any) -> Any:
+def _knots_of_column(name: str, entry: Any) -> Any:
     """Check the knots of one column: a number or increasing positions."""
     if not isinstance(entry, (list, tuple, np.ndarray)):
-        return check_integer("knots", entry, 1, MAX_KNOTS)
+        return check_integer(name, entry, 1, MAX_KNOTS)
     accepted = f"2 to {MAX_KNOTS} finite increasing positions for a column"
-    knots = finite_numbers("knots", entry, accepted)
+    knots = finite_numbers(name, entry, accepted)
     if not 2 <= knots.size <= MAX_KNOTS or not increasing(knots):
-        raise InvalidParameterError(f"knots: expected {accepted}")
+        raise InvalidParameterError(f"{name}: expected {accepted}")
     return knots
 
 

@@ -151,7 +151,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         """Return scores of mapped rows or of their features; no row can make them overflow."""
         check_is_fitted(self)
         features = vars(self).get("features_")
-        threads = 1 if features is None else check_n_threads(self.n_threads)
+        threads = 1 if features is None else check_n_threads("n_threads", self.n_threads)
         X = checked_rows(self, X)
         public = self.fitted_map(sparse_rows=sparse.issparse(X))
         released = ReleasedMap(self.centre_, self.whitening_)

@@ -299,7 +299,7 @@ def finalize(
     model = FederatedLinearSVC(spec)
     model.__dict__.update(
         linear_attributes(weights, spec.intercept_scaling),
-        classes_=public_classes(list(spec.classes)),
+        classes_=public_classes("classes", list(spec.classes)),
         n_features_in_=spec.n_features,
         n_survivors_=results["model"].survivors,
         n_records_=n_records or None,
@@ -378,8 +378,8 @@ def simulate(
     >>> simulate(spec, [(own, (own[:, 0] > 0).astype(int)) for own in X]).n_survivors_
     20
     """
-    threads = check_n_threads(n_threads)
-    seed = check_random_state(random_state)
+    threads = check_n_threads("n_threads", n_threads)
+    seed = check_random_state("random_state", random_state)
     ledger = check_ledger(ledger, "replace_one")
     if len(parties) != spec.n_users:
         raise InvalidParameterError.of("parties", got=len(parties), accepted=f"{spec.n_users}")
