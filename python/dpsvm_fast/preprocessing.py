@@ -1558,7 +1558,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Draw the frequencies."""
         d, seed = X.shape[1], self.random_state
-        features = FourierFeatures.of(
+        features = filled(
+            FourierFeatures,
             self,
             n_features=d,
             structure=structure_of(self.kernel, d, orthogonal=self.orthogonal),

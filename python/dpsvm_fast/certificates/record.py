@@ -445,18 +445,6 @@ class Record:
         return {f.name: kind_of(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
 
     @classmethod
-    def of(cls: type[Kind], *owners: object, **more: Any) -> Kind:
-        """Return the record with the attributes of ``owners`` that have the names of its fields.
-
-        ``more`` takes precedence, then the first owner, then the second.
-        """
-        for owner in owners:
-            for name in cls.kinds():
-                if name not in more and hasattr(owner, name):
-                    more[name] = getattr(owner, name)
-        return cls(**more)
-
-    @classmethod
     def members(cls) -> dict[str, type[Any]]:
         """Return the kinds of a family by their tags; nothing for a single record."""
         return dict(cls._members) if cls.tag_field and not cls.tag else {}

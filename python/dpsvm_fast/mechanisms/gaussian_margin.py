@@ -96,13 +96,12 @@ class NoisyAnchors(SumRelease):
     @cached_property
     def sum(self) -> NoisySum:
         """Noisy sum of one step."""
-        return NoisySum.of_multiples(
+        return self.of_multiples(
             ROW_GRID,
             name="anchors",
             clip_norm=sqrt_up(1.0 + COUNT_SCALE**2),
             relation_factor=float(RELATION_FACTOR[self.adjacency]),
             shape=(self.n_classes * self.n_ellipsoids, self.n_features + 1),
-            **self.budget,
         )
 
     @property

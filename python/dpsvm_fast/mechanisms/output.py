@@ -367,7 +367,8 @@ class WeightsPlan(LinearPlan):
         **fields
             Further fields of :class:`PrivacyStatement`, such as ``library_version``.
         """
-        sensitivity = Sensitivity.of(
+        sensitivity = filled(
+            Sensitivity,
             self,
             self.loss,
             C=C,
@@ -558,6 +559,6 @@ class OutputPerturbation(WeightsPlan):
         """
         sgd = self.sgd
         radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)
-        descent = sgd and Descent.of(sgd, batch_size=sgd.batch, radius=radius)
+        descent = sgd and filled(Descent, sgd, batch_size=sgd.batch, radius=radius)
         numbers = (self.C, self.exact_sensitivity, self.radius)
         return self.stated(*numbers, mechanism="output_perturbation", descent=descent, **occasion)

@@ -563,8 +563,8 @@ class PrivateLinear(LinearPlan):
     calibrated: bool = False
     lifted: bool = False
 
-    # Derived, in the order of a fit: whether delta is 0; the Gaussian parameter of the whole budget,
-    # 0 without one; the releases before the training, None for those that are not made; possible
+    # Derived, in the order of a fit: whether delta is 0; the Gaussian parameter of the budget, 0 if
+    # there is none; the releases before the training, None for those that are not made; possible
     # whitenings, each of rows whitened before; the noisy sums of all of these, those of every path
     # first, with their events; and the Gaussian parameter that they leave to the training.
     pure: bool = field(init=False, repr=False, compare=False)
@@ -915,7 +915,7 @@ class NoisyCount(SumRelease):
     def sum(self) -> NoisySum:
         """Noisy sum with its sensitivity; Gamma noise on one number is Laplace noise."""
         facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": 1.0, "shape": (1,)}
-        return NoisySum.of_multiples(1.0, name="count", **facts, **self.budget)
+        return self.of_multiples(1.0, name="count", **facts)
 
     def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
         """Return the noisy number of rows, at least 1."""
@@ -1082,7 +1082,8 @@ class PrivateKernel(PrivateLinear):
         """
         if choice.gamma is None:
             return None
-        return FourierFeatures.of(
+        return filled(
+            FourierFeatures,
             choice,
             self,
             structure=structure_of(choice.kernel, self.n_features, orthogonal=self.orthogonal),

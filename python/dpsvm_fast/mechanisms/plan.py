@@ -157,7 +157,7 @@ DataclassT = TypeVar("DataclassT")
 def filled(kind: type[DataclassT], *owners: object, **more: Any) -> DataclassT:
     """Return a dataclass whose fields are attributes of ``owners`` with the same names.
 
-    ``more`` has precedence, then the first owner, then the next; like `Record.of`.
+    ``more`` has precedence, then the first owner, then the next.
     """
     for owner in owners:
         for field in fields(kind):  # type: ignore[arg-type]
@@ -278,7 +278,7 @@ class SumsPlan(Plan):
     def statement(self, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
         parts = tuple(one.part for one in self.sums)
-        return PrivacyStatement.of(self, loss="none", parts=parts, **occasion)
+        return filled(PrivacyStatement, self, loss="none", parts=parts, **occasion)
 
 
 # Descent sums dense rows in single precision and in random order, or exactly and as they lie. The

@@ -670,7 +670,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         """
         branches = tuple(branch.events for branch in plan.budgets.branches)
         own = {"candidates": self.titles, "branches": branches}
-        statement = SelectionStatement.of(plan.budgets, self, **own, **occasion)
+        statement = filled(SelectionStatement, plan.budgets, self, **own, **occasion)
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)
