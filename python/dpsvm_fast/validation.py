@@ -106,22 +106,17 @@ def check_delta(name: str, value: object) -> float:
 
 # Set while a search fits its candidates: it has warned once for all of them, and with random
 # stopping their number is secret. One value a thread, since filters of warnings are shared by all.
-_within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
+SEARCHING: ContextVar[bool] = ContextVar("SEARCHING", default=False)
 
 
 @contextmanager
 def within_search() -> Iterator[None]:
     """Mark the body as fits of a search's candidates: the search warns and reports for them."""
-    token = _within_search.set(True)
+    token = SEARCHING.set(True)
     try:
         yield
     finally:
-        _within_search.reset(token)
-
-
-def in_search() -> bool:
-    """Return whether this fit belongs to a candidate of a search."""
-    return _within_search.get()
+        SEARCHING.reset(token)
 
 
 def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> None:
@@ -129,7 +124,7 @@ def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> No
 
     A fit within a search does not warn.
     """
-    if in_search():
+    if SEARCHING.get():
         return
     if epsilon > LARGEST_EPSILON:
         message = (

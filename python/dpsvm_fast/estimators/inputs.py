@@ -37,7 +37,7 @@ from dpsvm_fast.mechanisms.rows import (
     increasing,
     row_blocks,
 )
-from dpsvm_fast.validation import check_integer, in_search
+from dpsvm_fast.validation import SEARCHING, check_integer
 
 # Validate user input and convert it for the solvers; no message contains a data value.
 #
@@ -52,8 +52,6 @@ FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES, "order": "C"}
 
 # Columns are numbered by 32 bits in the core.
 MAX_FEATURES = 2**32 - 2
-# Copies of what a fit learns that its solver may need at a time.
-COPIES = 8
 
 # scikit-learn and numpy quote the offending data behind these words.
 _QUOTES = re.compile(
@@ -93,7 +91,7 @@ def checked_rows(estimator: Any, X: Any, *labels: Any, reset: bool = False) -> A
     y = tuple(map(label_values, labels))
 
     def validate() -> Any:
-        rows = _array_of(X)
+        rows = table_rows(X)
         if rows is X:
             return validate_data(estimator, X, *y, reset=reset, **FORM)
         # The names, which the array no longer has.
@@ -118,25 +116,22 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
     return _canonical(rows)
 
 
-def check_room(n_learned: int, n_kept: int) -> None:
+def check_room(n_numbers: int) -> None:
     """Raise ``MemoryError`` before anything is spent, rather than during the fit.
 
     Parameters
     ----------
-    n_learned : int
-        Number of values that a fit learns. Memory for a few copies is allocated and freed.
-    n_kept : int
-        Number of values that the fit keeps once, such as one for each row and class.
+    n_numbers : int
+        Number of values that a fit needs room for. Their memory is allocated and freed.
 
     Raises
     ------
     MemoryError
         There is not enough memory. Nothing was spent.
     """
-    wanted = 8 * (COPIES * n_learned + n_kept)
     try:
-        if wanted < 2**62:
-            np.empty(wanted, dtype=np.uint8)
+        if n_numbers < 2**59:
+            np.empty(n_numbers)
             return
     except MemoryError:
         pass
@@ -148,7 +143,7 @@ def checked_numbers(X: Any, **form: Any) -> Any:
     """Validate rows that are not in an estimator's feature space; without a ``form`` doubles."""
     X = _refused_by_type(X)
     form = form or {"dtype": np.float64}
-    return _without_quotes(lambda: check_array(_array_of(X), input_name="X", **form), X)
+    return _without_quotes(lambda: check_array(table_rows(X), input_name="X", **form), X)
 
 
 def public_classes(name: str, classes: Any) -> NDArray[Any]:
@@ -244,12 +239,6 @@ def _refused_by_type(X: Any) -> Any:
     return X
 
 
-def _array_of(X: Any) -> Any:
-    """Return ``X``, or the array of a table."""
-    rows = None if tabular(X) is None else table_rows(X)
-    return X if rows is None else rows
-
-
 def _without_quotes(validate: Any, X: Any) -> Any:
     """Return ``validate()``; raise its errors again without the data they quote."""
     try:
@@ -284,7 +273,7 @@ def _not_finite(X: Any, *, missing: bool) -> str:
     column, test = "", np.isnan if missing else np.isinf
     if tabular(X) is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
+            rows = check_array(table_rows(X), ensure_all_finite=False, **FORM)
         if sparse.issparse(rows):
             position = int(min(rows.indices[test(rows.data)], default=0))
         else:
@@ -762,7 +751,7 @@ class ArrayRows:
         if owned or max_weight != 1.0 or class_weight is not None:
             own = (self.groups, self.sample_weight, self.n_here, max_weight)
             # The part of a candidate may weigh nothing: the search has looked at all weights.
-            found = owners(*own, counted=self.counted, partial=in_search())
+            found = owners(*own, counted=self.counted, partial=SEARCHING.get())
             self.X, self.codes = found.ordered(self.X, self.codes)
             self.owners = found._replace(order=None)
         self.published = feature_facts(probe)

@@ -19,7 +19,7 @@ from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter
-from dpsvm_fast.mechanisms.pipeline import TRAINERS, PrivateLinear, ReleasedPipeline, Training
+from dpsvm_fast.mechanisms.pipeline import TRAINERS, PrivateLinear, ReleasedPipeline
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 from dpsvm_fast.validation import check_n_threads, refuse
@@ -114,6 +114,12 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         n_features = plan.n_features - public.n_added
         if public.splines is not None:
             n_features = len(public.splines.knots)
+        # The Gaussian parameter of each kind of release.
+        mus: dict[str, float] = {}
+        for part in training.sums:
+            if rule is not None and part.mu is not None:
+                earlier = mus.get(part.name)
+                mus[part.name] = part.mu if earlier is None else joined_parameter(earlier, part.mu)
         lift_coef = None
         if public.n_added and released.features is None:
             lift_coef = own["coef_"][:, -1].copy()
@@ -127,7 +133,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             "whitened_": training.whitened,
             "whitening_": released.whitening,
             "mechanism_": plan.trainer,
-            "mu_": {} if rule is None else _parameters_of(training),
+            "mu_": mus,
             "max_grad_norm_": None if rule is None else rule.clip,
             "n_steps_": None if rule is None else rule.n_steps,
             "temperature_": released.temperature,
@@ -164,17 +170,6 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
     ) -> PrivacyStatement:
         """Return the statement of this fit for the path that it took."""
         return plan.statement(released.training, **occasion)
-
-
-def _parameters_of(training: Training) -> dict[str, float]:
-    """Return the Gaussian parameter of each kind of release."""
-    found: dict[str, list[float]] = {}
-    for part in training.sums:
-        if part.mu is not None:
-            found.setdefault(part.name, []).append(part.mu)
-    return {
-        name: mus[0] if len(mus) == 1 else joined_parameter(*mus) for name, mus in found.items()
-    }
 
 
 @dataclass(eq=False, repr=False)

@@ -318,10 +318,9 @@ class WeightsPlan(LinearPlan):
         """Bound on the norm of a clipped row with its constant feature."""
         return hypot_up(self.data_norm, self.intercept_scaling)
 
-    @property
-    def n_kept(self) -> int:
-        """Number of values kept for each row during training."""
-        return self.loss.n_classes
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of the weights, and for the score of each row and class."""
+        return super().n_numbers(n_rows) + n_rows * self.loss.n_classes
 
     def release(
         self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int

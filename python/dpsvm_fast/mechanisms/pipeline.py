@@ -48,7 +48,7 @@ from dpsvm_fast.mechanisms.noise import (
 from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation
-from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled, sums_exactly
+from dpsvm_fast.mechanisms.plan import COPIES, LinearPlan, Rows, filled, sums_exactly
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
@@ -752,15 +752,11 @@ class PrivateLinear(LinearPlan):
             return filled(ObjectivePerturbation, self, extra_regularization=None, **shared)
         return filled(OutputPerturbation, self, **shared)
 
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values; a kernel adds its frequencies."""
-        return self.loss.n_classes * (self.n_columns + 1) + self.n_features
-
-    @property
-    def n_kept(self) -> int:
-        """Number of values kept for each row during training."""
-        return 0 if self.trainer == "gradient" else self.loss.n_classes
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of the weights and of a kernel's frequencies; solvers more."""
+        learned = self.loss.n_classes * (self.n_columns + 1) + self.n_features
+        scores = 0 if self.trainer == "gradient" else self.loss.n_classes
+        return COPIES * learned + n_rows * scores
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
         """Make the releases of one path; keep nothing else."""
