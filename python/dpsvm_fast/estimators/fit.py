@@ -234,7 +234,7 @@ class PrivateEstimator(Released):
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """Return the privacy statement of this fit."""
-        return plan.statement(**occasion)
+        return plan.statement(released, **occasion)
 
 
 @dataclass(eq=False, repr=False)

@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_knots, placed_splines
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
@@ -295,12 +294,3 @@ class PrivateKernelSVC(PipelineClassifier):
                 "data_norm_": None if self.normalize else self.data_norm,
             }
         )
-
-    def _statement(
-        self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
-    ) -> PrivacyStatement:
-        """Return the statement of this fit for the path that it took."""
-        if released.features is not None:
-            seed = released.features.seed
-            occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}
-        return super()._statement(plan, released, occasion)

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities, linear_attributes
 from dpsvm_fast.estimators.fit import PrivatelyTrained
@@ -164,12 +163,6 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         weights = (self.mapped_weights(), self.intercept_)
         scores = mapped_scores(public, released, X, *weights, features, threads)
         return scores, np.zeros(scores.shape[0], dtype=np.int64)
-
-    def _statement(
-        self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
-    ) -> PrivacyStatement:
-        """Return the statement of this fit for the path that it took."""
-        return plan.statement(released.training, **occasion)
 
 
 @dataclass(eq=False, repr=False)

@@ -449,12 +449,12 @@ class GaussianMargin(Plan):
         summary = self.solver.summary()
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of all releases together.
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
-        own = self.solver.statement(**occasion)
+        own = self.solver.statement(released, **occasion)
         return dataclasses.replace(
             own,
             mechanism="gaussian_margin",

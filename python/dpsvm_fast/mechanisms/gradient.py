@@ -879,7 +879,7 @@ class GradientPerturbation(LinearPlan):
             f"learning rate {self.step:.4g}"
         )
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of this run and all runs that it continues."""
         before, parts = self.continues, [self.noise.part]
         if before is not None:

@@ -819,8 +819,8 @@ class BalancedPlan(Plan):
         """Return a one-line summary of public facts."""
         return f"{self.training.summary()}, after noisy class counts"
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of both together."""
-        own: PrivacyStatement = self.training.statement(**occasion)
+        own: PrivacyStatement = self.training.statement(released, **occasion)
         parts = (self.class_counts.sum.part, *own.parts)
         return replace(own, epsilon=self.epsilon, delta=self.delta, parts=parts)

@@ -755,7 +755,7 @@ class ObjectivePerturbation(WeightsPlan):
             f"{self.output.scale:.4g} on the weights"
         )
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of one release, with every number to recompute it.
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.

@@ -551,7 +551,7 @@ class OutputPerturbation(WeightsPlan):
             f"{self.noise} noise with {kind} = {self.output.scale:.4g}"
         )
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of one release, with every number to recompute it.
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.

@@ -837,8 +837,9 @@ class PrivateLinear(LinearPlan):
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
-    def statement(self, training: Training, **occasion: Any) -> PrivacyStatement:
-        """Return the statement of all releases of one path."""
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
+        """Return the statement of all releases of the path that was taken."""
+        training: Training = released.training
         whole: dict[str, Any] = {
             "mechanism": self.kind,
             "epsilon": self.epsilon,
@@ -849,7 +850,7 @@ class PrivateLinear(LinearPlan):
         if training.solver is None:
             facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
             return PrivacyStatement(**facts)
-        solved = training.solver.statement(**occasion)
+        solved = training.solver.statement(released, **occasion)
         if not training.sums:
             # The solver's own release only.
             return solved
@@ -1086,6 +1087,13 @@ class PrivateKernel(PrivateLinear):
             centre="sphere" if self.normalize else "ball",
             seed=seed,
         )
+
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
+        """Return the statement of all releases of the path that was taken, with its features."""
+        if released.features is not None:
+            known, seed = occasion["occasion"], released.features.seed
+            occasion["occasion"] = dataclasses.replace(known, feature_seed=seed)
+        return super().statement(released, **occasion)
 
     def summary(self) -> str:
         """Return a one-line summary of public facts."""

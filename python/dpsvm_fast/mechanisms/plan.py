@@ -174,7 +174,7 @@ class Plan(ABC):
     """All releases of one fit, as a frozen record of public numbers.
 
     A subclass has ``run``, which makes the releases, and ``statement``, which returns their privacy
-    statement.
+    statement; where a fit may take several paths, the releases tell which one it took.
     """
 
     # True: the events are those of rows of the last period, of the one before, and so on.
@@ -274,7 +274,7 @@ class SumsPlan(Plan):
         """Return a one-line summary of public facts."""
         return f"{sum(one.size for one in self.sums)} noisy numbers"
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
         parts = tuple(one.part for one in self.sums)
         return filled(PrivacyStatement, self, loss="none", parts=parts, **occasion)
