@@ -42,9 +42,11 @@ class PrivacyEvent(Record):
 
     adjacency: field.Adjacency
 
-    def __init__(self, *_: object, **__: object) -> None:
-        """Refuse the bare base class, which promises nothing; every kind has its own."""
-        raise InvalidTypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
+    def __new__(cls, *_: object, **__: object) -> PrivacyEvent:
+        """Refuse the bare base class, which promises nothing."""
+        if cls is PrivacyEvent:
+            raise InvalidTypeError("PrivacyEvent: expected one of its kinds, such as GaussianEvent")
+        return super().__new__(cls)
 
     def charge(self, account: Any) -> Any:
         """Add this event to an account; the accountant and ``verify`` have different ones.
