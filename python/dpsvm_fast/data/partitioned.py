@@ -101,8 +101,6 @@ class ShardedRows:
         )
         # True: rows are not counted one by one.
         self._owned = bool(partitions.owners) or max_weight != 1.0
-        self._weighted = "sample_weight" in partitions.owners or max_weight != 1.0
-        self._weighted = self._weighted or class_weight is not None
         self._counted, self._n_persons = False, 0
         self._n_rows: float | None = None if self._owned else partitions.n_rows
         self._records: ShardedRecords | None = None
@@ -131,7 +129,7 @@ class ShardedRows:
             sparse=recipe.sparse,
             feature_names=self._partitions.feature_names,
             unit="person" if "groups" in recipe.owners else "row",
-            weighted=self._weighted,
+            weighted="sample_weight" in recipe.owners,
             in_parts=True,
         )
 
@@ -433,7 +431,7 @@ def fit(
     # Before anything else: an estimator is fitted as a whole or not at all.
     whole._forget()
     checked: Any = whole.checked()
-    _check_settings(checked, partitions)
+    _check_settings(checked)
     threads = check.check_n_threads("n_threads", 1 if n_threads is None else n_threads)
     executor: Executor
     if client is None:
@@ -473,7 +471,7 @@ def _check_kind(estimator: object, partitions: object) -> None:
         raise InvalidParameterError("partitions: got rows without labels, expected labels")
 
 
-def _check_settings(estimator: Any, partitions: Partitions) -> None:
+def _check_settings(estimator: Any) -> None:
     """Refuse settings that need all rows at once."""
     if not isinstance(estimator, CLASSIFIERS):
         return
