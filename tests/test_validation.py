@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from dpsvm_fast.validation import (
 )
 
 REAL_CHECKS: list[Callable[[object], float]] = [
-    check_epsilon,
-    check_delta,
+    partial(check_epsilon, "epsilon"),
+    partial(check_delta, "delta"),
     lambda value: check_positive("C", value),
     lambda value: check_non_negative("C", value),
     lambda value: check_fraction("C", value),
@@ -78,8 +79,8 @@ def test_other_values_are_refused(check: Callable[[object], float], value: float
 @pytest.mark.parametrize(
     ("check", "inside", "outside"),
     [
-        (check_epsilon, [1e-300, 1, 1e4], [0.0, -0.0, 1e4 * (1 + 1e-15)]),
-        (check_delta, [0, 0.0, 1e-300, 1 - 1e-16], [1, 1.0]),
+        (partial(check_epsilon, "epsilon"), [1e-300, 1, 1e4], [0.0, -0.0, 1e4 * (1 + 1e-15)]),
+        (partial(check_delta, "delta"), [0, 0.0, 1e-300, 1 - 1e-16], [1, 1.0]),
         (REAL_CHECKS[2], [5e-324, 1e308], [0.0]),
         (REAL_CHECKS[3], [0.0, 1e308], []),
         (REAL_CHECKS[4], [5e-324, 1], [0.0, 1 + 1e-15]),
@@ -97,11 +98,11 @@ def test_ends_of_the_ranges(
 
 def test_messages_show_plain_numbers() -> None:
     with pytest.raises(InvalidParameterError, match=r"^epsilon: got -1\.0, expected .* > 0 and <="):
-        check_epsilon(np.float64(-1.0))
+        check_epsilon("epsilon", np.float64(-1.0))
     with pytest.raises(TypeError, match=r"^epsilon: got '0\.5' of type str, expected"):
-        check_epsilon("0.5")
+        check_epsilon("epsilon", "0.5")
     with pytest.raises(TypeError, match=r"^epsilon: got list, expected"):
-        check_epsilon([1.0, 2.0])
+        check_epsilon("epsilon", [1.0, 2.0])
 
 
 def test_integers() -> None:
@@ -117,12 +118,12 @@ def test_integers() -> None:
 
 def test_options_and_adjacency() -> None:
     for name in ADJACENCIES:
-        assert check_adjacency(name) == name
-    assert type(check_adjacency(np.str_("add_remove"))) is str
+        assert check_adjacency("adjacency", name) == name
+    assert type(check_adjacency("adjacency", np.str_("add_remove"))) is str
     with pytest.raises(InvalidParameterError, match="got 'add-remove', expected one of 'add_rem"):
-        check_adjacency("add-remove")
+        check_adjacency("adjacency", "add-remove")
     with pytest.raises(TypeError, match=r"^adjacency: got None"):
-        check_adjacency(None)
+        check_adjacency("adjacency", None)
     with pytest.raises(InvalidParameterError, match=r"^noise: got 'x', expected 'gaussian'"):
         check_option("noise", "x", ("gaussian",))
 

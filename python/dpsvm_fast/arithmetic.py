@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 
@@ -14,10 +12,6 @@ from dpsvm_fast.rounding import SMALLEST_FLOAT
 
 # Names, not literals: the compiler would fold those before anyone changed the rounding.
 _ONE, _TINY, _NORMAL = 1.0, 2.0**-60, sys.float_info.min
-
-P = ParamSpec("P")
-
-R = TypeVar("R")
 
 
 def check_arithmetic() -> None:
@@ -44,38 +38,34 @@ def check_arithmetic() -> None:
     )
 
 
-def in_usual_arithmetic(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function to run with rounding to nearest and subnormal numbers.
-
-    Without the compiled module, any other mode is refused.
-    A call of ``fesetround``, or a library compiled with ``-ffast-math``, changes the mode of the
-    calling or loading thread; ``numpy.seterr`` changes how NumPy reports overflow and underflow.
-    The thread's mode is restored afterwards. The decorator adds one frame: the caller is two frames
-    above the function.
-    """
-
-    @wraps(function)
-    def computed(*args: P.args, **kwargs: P.kwargs) -> R:
-        core = sys.modules.get("dpsvm_fast._core")
-        if core is None:
-            check_arithmetic()
-        usual = nullcontext() if core is None else core.UsualArithmetic()
-        with usual, np.errstate(all="ignore"):
-            return function(*args, **kwargs)
-
-    return computed
+@contextmanager
+def _usual_arithmetic() -> Iterator[None]:
+    """Run the body with rounding to nearest and subnormal numbers; overflow gives no warning."""
+    core = sys.modules.get("dpsvm_fast._core")
+    if core is None:
+        check_arithmetic()
+    usual = nullcontext() if core is None else core.UsualArithmetic()
+    with usual, np.errstate(all="ignore"):
+        yield
 
 
-def quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function of rows to ignore overflow and underflow silently.
+@contextmanager
+def _no_numpy_warnings() -> Iterator[None]:
+    """Run the body without NumPy's warnings and errors about overflow and underflow."""
+    with np.errstate(all="ignore"):
+        yield
 
-    Whether a number overflows or underflows depends on the rows, so no warning or error may reveal
-    it, whatever the caller's NumPy settings are.
-    """
 
-    @wraps(function)
-    def computed(*args: P.args, **kwargs: P.kwargs) -> R:
-        with np.errstate(all="ignore"):
-            return function(*args, **kwargs)
+# Decorates a function to run with rounding to nearest and subnormal numbers. Without the compiled
+# module, any other mode is refused.
+#
+# A call of ``fesetround``, or a library compiled with ``-ffast-math``, changes the mode of the
+# calling or loading thread; ``numpy.seterr`` changes how NumPy reports overflow and underflow. The
+# thread's mode is restored afterwards. The decorator adds one frame: the caller is two frames above
+# the function.
+in_usual_arithmetic = _usual_arithmetic()
 
-    return computed
+# Decorates a function of rows to ignore overflow and underflow silently. Whether a number overflows
+# or underflows depends on the rows, so no warning or error may reveal it, whatever the caller's
+# NumPy settings are.
+quiet = _no_numpy_warnings()

@@ -28,7 +28,7 @@ from dpsvm_fast.estimators.frames import label_values
 from dpsvm_fast.estimators.inputs import checked_groups, checked_weights, encoded_labels
 from dpsvm_fast.exceptions import InvalidParameterError, InvalidTypeError
 from dpsvm_fast.ledger import PrivacyLedger
-from dpsvm_fast.mechanisms.noise import NoisySum, gaussian_parameter, share_of
+from dpsvm_fast.mechanisms.noise import NoisySum, SumRelease, gaussian_parameter, share_of
 from dpsvm_fast.mechanisms.plan import Facts, SumsPlan, filled
 from dpsvm_fast.rounding import sqrt_up
 
@@ -486,7 +486,7 @@ class EvaluationPlan(SumsPlan):
         factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
         mu = share_of(gaussian_parameter(self.epsilon, self.delta), share)
         facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": factor, "shape": (size,)}
-        return NoisySum.of_multiples(UNIT, name=name, adjacency=self.adjacency, mu=mu, **facts)
+        return SumRelease(adjacency=self.adjacency, mu=mu).of_multiples(UNIT, name=name, **facts)
 
     def run(self, rows: Any, source: Any) -> dict[str, Any]:
         """Make the releases and return fields of an `Evaluation`."""

@@ -41,7 +41,7 @@ MAX_SIDE = 2**63 - 1
 
 def make_source(random_state: int | None) -> _core.NoiseSource:
     """Create a noise source; drawing from it requires the default floating-point mode."""
-    return _core.NoiseSource(check.check_random_state(random_state))
+    return _core.NoiseSource(check.check_random_state("random_state", random_state))
 
 
 def check_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ def _drawn(
     """Return an array of this shape, drawn by a method of a fresh source."""
     dims = check_shape(shape)
     draw = getattr(make_source(random_state), method)
-    drawn = draw(math.prod(dims), *parameters, check.check_n_threads(None))
+    drawn = draw(math.prod(dims), *parameters, check.check_n_threads("n_threads", None))
     return np.asarray(drawn).reshape(dims)
 
 
@@ -386,7 +386,8 @@ def symmetric_gaussian(
     """
     side = check.check_integer("d", d, 0, MAX_SIDE)
     sigma = check_sigma(sigma)
-    return make_source(random_state).symmetric_gaussian(side, sigma, check.check_n_threads(None))
+    n_threads = check.check_n_threads("n_threads", None)
+    return make_source(random_state).symmetric_gaussian(side, sigma, n_threads)
 
 
 # Choices among scores with exact probabilities.
@@ -532,7 +533,7 @@ def _selection_rate(epsilon: float, sensitivity: int, *, monotonic: bool) -> flo
     """Return the rate of a choice with the given epsilon."""
     factor = 1 if check.check_bool("monotonic", monotonic) else 2
     moved = factor * check.check_integer("sensitivity", sensitivity, 1, 2**31)
-    return few_bits_down(Fraction(check.check_epsilon(epsilon)) / moved)
+    return few_bits_down(Fraction(check.check_epsilon("epsilon", epsilon)) / moved)
 
 
 def _check_scores(scores: ArrayLike) -> NDArray[np.int64]:

@@ -414,7 +414,7 @@ class PrivateWhitener(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
         """
         check_is_fitted(self)
         X = checked_rows(self, X)
-        n_threads = check.check_n_threads(self.n_threads)
+        n_threads = check.check_n_threads("n_threads", self.n_threads)
         whitened = np.empty(X.shape)
         for block in row_blocks(X):
             rows = clipped_rows(X[block], self.data_norm_)
@@ -611,7 +611,7 @@ class PrivatePCA(ClassNamePrefixFeaturesOutMixin, PrivateTransformer):
             Rows of norm at most ``data_norm``.
         """
         check_is_fitted(self)
-        n_threads = check.check_n_threads(self.n_threads)
+        n_threads = check.check_n_threads("n_threads", self.n_threads)
         return self._projection().apply(checked_rows(self, X), n_threads)
 
     def inverse_transform(self, X: Any) -> NDArray[np.float64]:
@@ -1156,7 +1156,7 @@ class PublicSplines(OneToOneFeatureMixin, PublicTransformer):
     """
 
     bounds: param.OptionalBounds = None
-    knots: Annotated[Any, param.plain(checked_knots)] = 5
+    knots: Annotated[Any, checked_knots] = 5
     _: KW_ONLY
     log: Annotated[Any, checked_columns] = False
     sparse_output: param.Flag = True
@@ -1258,13 +1258,13 @@ def checked_lengths(name: str, value: Any) -> tuple[int, ...]:
     return lengths
 
 
-def checked_cells(value: Any) -> int | tuple[int, int]:
+def checked_cells(name: str, value: Any) -> int | tuple[int, int]:
     """Check the number of cells: one number for both sides, or one each for height and width."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        return check.check_integer("cells", value, 1, MAX_PIXELS)
-    lengths = checked_lengths("cells", value)
+        return check.check_integer(name, value, 1, MAX_PIXELS)
+    lengths = checked_lengths(name, value)
     if len(lengths) != 2:
-        raise InvalidParameterError("cells: got three numbers, expected one or two")
+        raise InvalidParameterError(f"{name}: got three numbers, expected one or two")
     return lengths[0], lengths[1]
 
 
@@ -1388,7 +1388,7 @@ class PublicImageFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     """
 
     shape: Annotated[Any, checked_lengths]
-    cells: Annotated[Any, param.plain(checked_cells)] = 4
+    cells: Annotated[Any, checked_cells] = 4
     n_orientations: Annotated[int, param.integer(1, MAX_PIXELS)] = 8
     _: KW_ONLY
     order: Annotated[int, param.integer(1, 2)] = 1
@@ -1558,7 +1558,8 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
     def _fitted_attributes(self, X: Any) -> dict[str, Any]:
         """Draw the frequencies."""
         d, seed = X.shape[1], self.random_state
-        features = FourierFeatures.of(
+        features = filled(
+            FourierFeatures,
             self,
             n_features=d,
             structure=structure_of(self.kernel, d, orthogonal=self.orthogonal),
@@ -1583,7 +1584,7 @@ class RandomFourierFeatures(ClassNamePrefixFeaturesOutMixin, PublicTransformer):
             Features in the precision of X.
         """
         check_is_fitted(self)
-        threads = check.check_n_threads(self.n_threads)
+        threads = check.check_n_threads("n_threads", self.n_threads)
         X = checked_rows(self, X)
         drawn = self._features.map()
         rows = compiled_rows(X) if sparse.issparse(X) else np.ascontiguousarray(X)

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -84,12 +85,15 @@ def check_real(
     return number
 
 
-def check_epsilon(value: object, name: str = "epsilon") -> float:
-    """Accept a privacy parameter epsilon: 0 < epsilon <= 1e4."""
-    return check_real(name, value, low=0.0, high=MAX_EPSILON, open_low=True)
+# Checks of name and value: a privacy parameter epsilon, a number above 0, one of at least 0, and a
+# share above 0.
+check_epsilon = partial(check_real, low=0.0, high=MAX_EPSILON, open_low=True)
+check_positive = partial(check_real, low=0.0, high=math.inf, open_low=True)
+check_non_negative = partial(check_real, low=0.0, high=math.inf)
+check_fraction = partial(check_real, low=0.0, high=1.0, open_low=True)
 
 
-def check_delta(value: object, name: str = "delta") -> float:
+def check_delta(name: str, value: object) -> float:
     """Accept a privacy parameter delta: 0 <= delta < 1, where 0 means pure differential privacy.
 
     Subnormal numbers are refused, because calibration is not exact for them.
@@ -102,22 +106,17 @@ def check_delta(value: object, name: str = "delta") -> float:
 
 # Set while a search fits its candidates: it has warned once for all of them, and with random
 # stopping their number is secret. One value a thread, since filters of warnings are shared by all.
-_within_search: ContextVar[bool] = ContextVar("_within_search", default=False)
+SEARCHING: ContextVar[bool] = ContextVar("SEARCHING", default=False)
 
 
 @contextmanager
 def within_search() -> Iterator[None]:
     """Mark the body as fits of a search's candidates: the search warns and reports for them."""
-    token = _within_search.set(True)
+    token = SEARCHING.set(True)
     try:
         yield
     finally:
-        _within_search.reset(token)
-
-
-def in_search() -> bool:
-    """Return whether this fit belongs to a candidate of a search."""
-    return _within_search.get()
+        SEARCHING.reset(token)
 
 
 def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> None:
@@ -125,7 +124,7 @@ def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> No
 
     A fit within a search does not warn.
     """
-    if in_search():
+    if SEARCHING.get():
         return
     if epsilon > LARGEST_EPSILON:
         message = (
@@ -139,21 +138,6 @@ def warn_of_weak_numbers(epsilon: float, delta: float, *, stacklevel: int) -> No
             "revealed. Use a delta below 1 / number of records"
         )
         warnings.warn(message, WeakPrivacyWarning, stacklevel=stacklevel)
-
-
-def check_positive(name: str, value: object) -> float:
-    """Accept a finite float above 0."""
-    return check_real(name, value, low=0.0, high=math.inf, open_low=True)
-
-
-def check_non_negative(name: str, value: object) -> float:
-    """Accept a finite float, 0 or above."""
-    return check_real(name, value, low=0.0, high=math.inf)
-
-
-def check_fraction(name: str, value: object) -> float:
-    """Accept a float in (0, 1]."""
-    return check_real(name, value, low=0.0, high=1.0, open_low=True)
 
 
 def check_integer(name: str, value: object, low: int, high: int | None = None) -> int:
@@ -182,6 +166,9 @@ def check_option(name: str, value: object, options: Sequence[str]) -> str:
     if value not in options:
         raise InvalidParameterError.of(name, got=value, accepted=accepted)
     return str(value)
+
+
+check_adjacency = partial(check_option, options=ADJACENCIES)
 
 
 def check_type(
@@ -215,12 +202,7 @@ def check_items(name: str, value: Any, accepted: str) -> tuple[Any, ...]:
     return tuple(value)
 
 
-def check_adjacency(value: object) -> str:
-    """Accept a neighbouring relation."""
-    return check_option("adjacency", value, ADJACENCIES)
-
-
-def check_n_threads(value: object, name: str = "n_threads") -> int:
+def check_n_threads(name: str, value: object) -> int:
     """Accept a number of threads; None means all cores that this process may use."""
     if value is None:
         if hasattr(os, "sched_getaffinity"):
@@ -229,7 +211,7 @@ def check_n_threads(value: object, name: str = "n_threads") -> int:
     return check_integer(name, value, 1, MAX_THREADS)
 
 
-def check_random_state(value: object, name: str = "random_state") -> int | None:
+def check_random_state(name: str, value: object) -> int | None:
     """Accept None (entropy of the operating system) or a seed in ``0..2**64 - 1``.
 
     NumPy generators are refused: their output predicts their stream, and predictable noise can be

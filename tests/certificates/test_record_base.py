@@ -22,6 +22,7 @@ from dpsvm_fast.certificates.record import (
     Text,
 )
 from dpsvm_fast.exceptions import InvalidParameterError
+from dpsvm_fast.mechanisms.plan import filled
 
 
 class Shape(Record):
@@ -125,13 +126,13 @@ def test_anything_else_is_refused(changes: dict[str, Any]) -> None:
 
 def test_a_record_takes_fields_of_owners_by_name_and_checks_them() -> None:
     ring, other = SimpleNamespace(radius=2.0, width=7.0), SimpleNamespace(radius=3.0)
-    assert Circle.of(ring, other) == Circle(2.0)
-    assert Circle.of(ring, radius=5.0) == Circle(5.0)
+    assert filled(Circle, ring, other) == Circle(2.0)
+    assert filled(Circle, ring, radius=5.0) == Circle(5.0)
     # What has the name and is of another kind is refused.
     with pytest.raises(TypeError, match="radius"):
-        Circle.of(SimpleNamespace(radius="wide"))
+        filled(Circle, SimpleNamespace(radius="wide"))
     with pytest.raises(TypeError):
-        Circle.of(SimpleNamespace(width=1.0))
+        filled(Circle, SimpleNamespace(width=1.0))
 
 
 @pytest.mark.parametrize("name", [name for name in DOCUMENT if name != "layers"])

@@ -123,7 +123,7 @@ def test_a_lack_of_memory_does_not_tell_the_number_of_rows() -> None:
     texts = set()
     for n_rows in (2**50, 2**50 + 1, 2**60):
         with pytest.raises(MemoryError) as caught:
-            check_room(3, n_rows)
+            check_room(n_rows)
         texts.add(str(caught.value))
     assert len(texts) == 1
 

@@ -207,12 +207,22 @@ def rounding_is_covered(recipe: Recipe, adjacency: str) -> bool:
 def left_to_training(*parts: str) -> Fault:
     """From the budget of the training only ``parts`` are taken away."""
 
-    def rest(_: Any, self: PrivateLinear) -> GaussianEvent:
+    def divided(right: Any, self: PrivateLinear) -> None:
+        right(self)
         spent = sum(getattr(self, part).sum.event.mu ** 2 for part in parts if getattr(self, part))
         left = sqrt_down(self.mu**2 - spent)
-        return GaussianEvent(sigma=div_up(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
+        event = GaussianEvent(sigma=div_up(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
+        vars(self)["left"] = event.mu
 
-    return around(PrivateLinear, "_rest", rest)
+    return around(PrivateLinear, "__post_init__", divided)
+
+
+def count_for_nothing(right: Any, self: PrivateLinear) -> None:
+    """The number of rows is released, but neither charged nor taken from the training."""
+    right(self)
+    sums = tuple(part for part in self.sums if part.name != "count")
+    before = tuple(part.event for part in sums)
+    vars(self).update(sums=sums, before=before, left=self._left_by(before).mu)
 
 
 def whitening_left(right: Any, self: PrivateLinear, count: float | None) -> Training:
@@ -363,10 +373,7 @@ MUTANTS: dict[str, tuple[Fault, Callable[[Recipe, str], bool], Recipe, tuple[str
         all_is_noisy, KERNEL, MORE,
     ),
     "kernel: count for nothing": (
-        around(PrivateKernel, "sums", lambda right, self: tuple(
-            part for part in right(self) if part.name != "count"
-        )),
-        budget_is_kept, KERNEL, MORE,
+        around(PrivateLinear, "__post_init__", count_for_nothing), budget_is_kept, KERNEL, MORE,
     ),
     "kernel: count with half the noise": (
         around(NoisyCount, "release", noisier(2.0)), parts_are_covered, KERNEL, MORE,

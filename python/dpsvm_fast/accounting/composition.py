@@ -178,7 +178,7 @@ def delta_without_distance(epsilon: float, delta: float, distance: float) -> flo
     >>> delta_without_distance(1.0, 1e-5, 2.0**-80) < 1e-5
     True
     """
-    epsilon = check_epsilon(epsilon)
+    epsilon = check_epsilon("epsilon", epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     distance = check_real("distance", distance, low=0.0, high=1.0, open_high=True)
     left = add_down(delta, -distance_delta(Fraction(distance), epsilon))
@@ -1461,7 +1461,7 @@ def composed_epsilon(events: Iterable[PrivacyEvent], delta: float, *, group_size
     >>> composed_epsilon([PureEvent(0.5, "add_remove")] * 3, 0.0)
     1.5
     """
-    delta = check_delta(delta)
+    delta = check_delta("delta", delta)
     return totals_epsilon(of_events(events, _check_size(group_size)), delta)
 
 

@@ -76,7 +76,7 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
     >>> round(gaussian_sigma(1.0, 1e-6), 4)
     4.2247
     """
-    epsilon = check_epsilon(epsilon)
+    epsilon = check_epsilon("epsilon", epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     sensitivity = check_positive("sensitivity", sensitivity)
     return _usable(
@@ -318,7 +318,7 @@ def subsampled_gaussian_noise_multiplier(
     >>> round(subsampled_gaussian_noise_multiplier(1.0, 1e-5, 128 / 7000, 600), 2)
     1.87
     """
-    epsilon = check_epsilon(epsilon)
+    epsilon = check_epsilon("epsilon", epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     steps = _steps(1.0, sampling_rate, n_steps, adjacency)
     if steps.q == 1.0:
@@ -383,5 +383,5 @@ def _steps(
         check_positive("noise_multiplier", noise_multiplier),
         check_fraction("sampling_rate", sampling_rate),
         check_integer("n_steps", n_steps, 1, MAX_STEPS),
-        check_adjacency(adjacency) == "replace_one",
+        check_adjacency("adjacency", adjacency) == "replace_one",
     )

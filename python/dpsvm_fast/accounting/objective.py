@@ -128,7 +128,7 @@ def objective_sigma(
     law, n_scores, kappa, jacobian, replace_one = _settings(
         loss, n_classes, kappa, jacobian, adjacency
     )
-    epsilon = check_epsilon(epsilon)
+    epsilon = check_epsilon("epsilon", epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, open_low=True, open_high=True)
     try:
         return _core.objective_sigma(
@@ -225,7 +225,7 @@ def _settings(
         raise InvalidParameterError("kappa: expected exactly one of kappa and jacobian")
     ratio = None if kappa is None else check_positive("kappa", kappa)
     given = None if jacobian is None else check_non_negative("jacobian", jacobian)
-    replace_one = check_adjacency(adjacency) == "replace_one"
+    replace_one = check_adjacency("adjacency", adjacency) == "replace_one"
     return table.law, table.n_scores, ratio, given, replace_one
 
 

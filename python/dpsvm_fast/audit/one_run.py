@@ -248,8 +248,8 @@ def audit_one_run(
         raise InvalidParameterError(
             f"estimator: got {type(estimator).__name__}, expected {accepted}"
         )
-    seed = check.check_random_state(random_state)
-    n_threads = check.check_n_threads(n_threads)
+    seed = check.check_random_state("random_state", random_state)
+    n_threads = check.check_n_threads("n_threads", n_threads)
     model = prepared(estimator).set_params(fit_intercept=False, n_threads=n_threads)
     # A public choice of the audit, not noise: a coin for each canary.
     coins = np.random.default_rng(seed).random(m) < 0.5

@@ -328,7 +328,7 @@ def subject_of(
     if adjacency is None:
         usual = "add_remove" if pair is None else pair.adjacency
         adjacency = getattr(estimator, "adjacency", usual)
-    adjacency = check.check_adjacency(adjacency)
+    adjacency = check.check_adjacency("adjacency", adjacency)
     pair = default_pair(estimator, adjacency, part) if pair is None else pair
     if "classes" in estimator.get_params(deep=False) and estimator.classes is None:
         both = [np.asarray(data[1]) for data in (pair.first, pair.second)]
@@ -394,7 +394,8 @@ def default_pair(estimator: Any, adjacency: str, part: str | None = None) -> Pai
     if isinstance(estimator, (preprocessing.PrivatePCA, preprocessing.PrivateWhitener)):
         return moments_pair(adjacency, norm)
     if isinstance(estimator, preprocessing.PrivateStandardScaler):
-        low, high = (float(np.ravel(bound)[0]) for bound in checked_bounds(estimator.bounds))
+        bounds = checked_bounds("bounds", estimator.bounds)
+        low, high = (float(np.ravel(bound)[0]) for bound in bounds)
         return columns_pair(adjacency, low, high)
     raise InvalidParameterError.of(
         "pair", got=None, accepted=f"neighbouring data sets for a {type(estimator).__name__}"
@@ -410,7 +411,7 @@ def labels_of(estimator: Any) -> NDArray[Any]:
 def _checked_width(pair: Pair, bounds: Any) -> Pair:
     """Return the pair; refuse bounds for another number of features."""
     n_features = pair.first[0].shape[1]
-    bounds = None if bounds is None or isinstance(bounds, str) else checked_bounds(bounds)
+    bounds = None if bounds is None or isinstance(bounds, str) else checked_bounds("bounds", bounds)
     if bounds is not None and any(np.size(side) not in (1, n_features) for side in bounds):
         raise InvalidParameterError(
             "bounds: got one pair per feature, expected one pair of numbers, or your own rows as "
@@ -1053,7 +1054,8 @@ def audit(
     alpha = alpha_of(confidence)
     subject = subject_of(estimator, adjacency=adjacency, pair=pair, claim=claim, part=part)
     method = resolved_method(method, subject.claim)
-    threads, seed = check.check_n_threads(n_threads), check.check_random_state(random_state)
+    threads = check.check_n_threads("n_threads", n_threads)
+    seed = check.check_random_state("random_state", random_state)
     runner = Runner(subject, threads, seed)
     budget = seconds if seconds is not None or n_trials is not None else DEFAULT_SECONDS
     deadline = math.inf if budget is None else started + budget

@@ -284,13 +284,11 @@ def _number(kind: type, facts: tuple[Any, ...]) -> _Scalar:
     if not (whole and math.isinf(r.high)):
         schema["exclusiveMaximum" if r.open_high else "maximum"] = min(r.high, LARGEST)
     schema["x-unit"] = _fact(facts, Unit, Unit("none")).name
-    own = _fact(facts, types.FunctionType, None)
     if whole:
         high = None if math.isinf(r.high) else int(r.high)
         return _Scalar(partial(check_integer, low=int(r.low), high=high), schema)
-    if own is not None:
-        return _Scalar(lambda name, value: own(value, name), schema)
-    return _Scalar(partial(check_real, **vars(r)), schema)
+    own = _fact(facts, types.FunctionType, partial(check_real, **vars(r)))
+    return _Scalar(own, schema)
 
 
 def _text(facts: tuple[Any, ...]) -> _Scalar:
@@ -445,18 +443,6 @@ class Record:
         """Return the type of every field, from the annotations."""
         hints = typing.get_type_hints(cls, include_extras=True)
         return {f.name: kind_of(hints[f.name]) for f in fields(cls)}  # type: ignore[arg-type]
-
-    @classmethod
-    def of(cls: type[Kind], *owners: object, **more: Any) -> Kind:
-        """Return the record with the attributes of ``owners`` that have the names of its fields.
-
-        ``more`` takes precedence, then the first owner, then the second.
-        """
-        for owner in owners:
-            for name in cls.kinds():
-                if name not in more and hasattr(owner, name):
-                    more[name] = getattr(owner, name)
-        return cls(**more)
 
     @classmethod
     def members(cls) -> dict[str, type[Any]]:

@@ -143,8 +143,10 @@ class Noise(Record):
         -------
         tuple of PrivacyEvent
         """
-        one = _event_of(self, distance, adjacency)
-        return self.n_releases * (one,)
+        if self.sigma is not None:
+            return self.n_releases * (GaussianEvent(self.sigma, distance, adjacency),)
+        assert self.epsilon is not None
+        return self.n_releases * (PureEvent(self.epsilon, adjacency),)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -378,10 +380,13 @@ class ReleasePart(Record):
             assert self.sigma is not None
             multiplier = div_down(self.sigma, self.contribution)
             return SubsampledGaussianEvent(multiplier, self.sampling_rate, self.n_steps, adjacency)
+        if self.sigma is None:
+            assert self.epsilon is not None
+            return PureEvent(self.epsilon, adjacency)
         last = self.last_iterate
         steps = effective_sums(self.n_steps, self.factor) if last is None else last.effective_steps
         moved = mul_up(self.relation_factor, self.contribution)
-        return _event_of(self, mul_up(sqrt_up(steps), moved), adjacency)
+        return GaussianEvent(self.sigma, mul_up(sqrt_up(steps), moved), adjacency)
 
 
 def effective_sums(n_steps: int, factor: tuple[float, ...]) -> float:
@@ -389,16 +394,6 @@ def effective_sums(n_steps: int, factor: tuple[float, ...]) -> float:
     if not factor:
         return float(n_steps)
     return fraction_up(sum((Fraction(weight) ** 2 for weight in factor), Fraction(0)))
-
-
-def _event_of(
-    noise: Noise | ReleasePart, distance: float, adjacency: str
-) -> GaussianEvent | PureEvent:
-    """Return the event of noise on numbers that are within a distance of each other."""
-    if noise.sigma is not None:
-        return GaussianEvent(noise.sigma, distance, adjacency)
-    assert noise.epsilon is not None
-    return PureEvent(noise.epsilon, adjacency)
 
 
 def _rules_of_law(

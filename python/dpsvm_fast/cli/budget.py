@@ -50,7 +50,8 @@ def budget_command() -> None:
 @ui.pass_screen
 def create(screen: ui.Screen, file: Path, **options: Any) -> None:
     """Create a budget FILE."""
-    epsilon, delta = check_epsilon(options["epsilon"]), check_delta(options["delta"])
+    epsilon = check_epsilon("epsilon", options["epsilon"])
+    delta = check_delta("delta", options["delta"])
     adjacency, adaptive = options["adjacency"], options["adaptive"]
     if file.suffix.lower() == ".json":
         raise ui.CommandError(

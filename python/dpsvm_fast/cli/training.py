@@ -459,8 +459,8 @@ class Spending:
             raise ui.CommandError("--epsilon is missing; give one, such as 1")
         if periods is not None and path is None:
             raise ui.CommandError("--periods: needs a --budget that declares them")
-        self.epsilon = check.check_epsilon(options["epsilon"])
-        self.delta = check.check_delta(options["delta"])
+        self.epsilon = check.check_epsilon("epsilon", options["epsilon"])
+        self.delta = check.check_delta("delta", options["delta"])
         self.path, self.unit = path, "row" if schema.person is None else "person"
         if path is None:
             # A ledger in memory, which also knows whether the spend has happened.

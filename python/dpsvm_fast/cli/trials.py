@@ -72,7 +72,7 @@ def demo_command(screen: ui.Screen, **options: Any) -> None:
     from dpsvm_fast.plotting.displays import PrivacyUtilityDisplay, private_scores
 
     name, repeats = options["model"] or LINEAR, options["repeats"]
-    seed, certificate = check_random_state(options["seed"], "--seed"), options["certificate"]
+    seed, certificate = check_random_state("--seed", options["seed"]), options["certificate"]
     plot = options["output"] if has_matplotlib() and not options["no_plot"] else None
     checked_plot("--output", options["output"], needs_matplotlib=False)
     with reserved(plot, certificate, force=True) as drafts:
@@ -225,7 +225,7 @@ def bench_command(screen: ui.Screen, **options: Any) -> None:
 
     sizes = {name: options[name] for name in ("samples", "features", "classes")}
     budget, repeats = {name: options[name] for name in ("epsilon", "delta")}, options["repeats"]
-    n_threads = check_n_threads(options["threads"], "--threads")
+    n_threads = check_n_threads("--threads", options["threads"])
     if sizes["classes"] > sizes["samples"]:
         raise ui.CommandError(
             f"--classes: got {sizes['classes']}, expected at most --samples, {sizes['samples']}"

@@ -367,7 +367,7 @@ class Share:
 
     n_rows: float = 0
     n_persons: int = 0
-    parts: tuple[NDArray[Any], ...] | None = None
+    parts: Any = None
     digests: tuple[NDArray[Any], ...] = ()
     failure: tuple[int, str] | None = None
     builds: frozenset[str] = frozenset()

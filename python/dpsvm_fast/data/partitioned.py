@@ -101,8 +101,6 @@ class ShardedRows:
         )
         # True: rows are not counted one by one.
         self._owned = bool(partitions.owners) or max_weight != 1.0
-        self._weighted = "sample_weight" in partitions.owners or max_weight != 1.0
-        self._weighted = self._weighted or class_weight is not None
         self._counted, self._n_persons = False, 0
         self._n_rows: float | None = None if self._owned else partitions.n_rows
         self._records: ShardedRecords | None = None
@@ -131,7 +129,7 @@ class ShardedRows:
             sparse=recipe.sparse,
             feature_names=self._partitions.feature_names,
             unit="person" if "groups" in recipe.owners else "row",
-            weighted=self._weighted,
+            weighted="sample_weight" in recipe.owners,
             in_parts=True,
         )
 
@@ -150,10 +148,10 @@ class ShardedRows:
         grouped, key = "groups" in self._recipe.owners, secrets.token_bytes(32)
         most = self._partitions.n_rows
         if not most or not grouped:
-            most = self._summed(self._recipe, Persons(key, 0, 0), spent=False).n_persons
+            most = self.summed(self._recipe, Persons(key, 0, 0), spent=False).n_persons
         n_parts = -(-most // MAX_DIGESTS)
         for part in range(n_parts if grouped else 0):
-            share = self._summed(self._recipe, Persons(key, part, n_parts), spent=False)
+            share = self.summed(self._recipe, Persons(key, part, n_parts), spent=False)
             digests = np.sort(np.concatenate(share.digests))
             if (digests[1:] == digests[:-1]).any():
                 raise InvalidParameterError(
@@ -178,7 +176,7 @@ class ShardedRows:
                     "n_rows=...)): adjacency='replace_one' and accountant='last_iterate' need it "
                     "before the budget is spent"
                 )
-            self.parts(self._records.recipe, Sums())
+            self.summed(self._records.recipe, Sums())
         assert self._n_rows is not None
         return self._n_persons if self._recipe.counted and self._owned else self._n_rows
 
@@ -190,7 +188,7 @@ class ShardedRows:
 
     def class_counts(self) -> Array:
         """Return exact class counts; the shares of a person's rows sum to at most 1."""
-        (units,) = self.parts(self._recipe, ClassCounts(self.facts.n_classes))
+        (units,) = self.summed(self._recipe, ClassCounts(self.facts.n_classes)).parts
         return np.asarray(units * COUNT_UNIT)
 
     def balance(self, factors: Array) -> None:
@@ -213,7 +211,8 @@ class ShardedRows:
         """Return exact sums of the entries of bounded columns, of their squares, and of weights."""
         assert public.offset is not None
         assert public.scale is not None
-        first, second, weight = self.parts(self._recipe, Moments(public.offset, public.scale))
+        moments = Moments(public.offset, public.scale)
+        first, second, weight = self.summed(self._recipe, moments).parts
         return first, second, weight
 
     def lift(self, records: ShardedRecords, features: FourierFeatures, *, stored: bool) -> None:
@@ -250,19 +249,17 @@ class ShardedRows:
         run = _core.ShardedRun(descent, source, n_steps)
         for step in range(n_steps):
             operation = DescentStep(options, run.weights, run.key, step)
-            (total,) = self.parts(records.recipe, operation)
+            (total,) = self.summed(records.recipe, operation).parts
             run.advance(total)
             if on_step is not None:
                 on_step(step + 1, n_steps)
 
-    def parts(self, recipe: Recipe, operation: Operation) -> tuple[NDArray[Any], ...]:
-        """Return exact sums over all partitions, once the budget is spent. Private."""
-        found = self._summed(recipe, operation, spent=True).parts
-        assert found is not None
-        return found
+    def summed(self, recipe: Recipe, operation: Operation, *, spent: bool = True) -> Share:
+        """Return exact sums over all partitions. Private.
 
-    def _summed(self, recipe: Recipe, operation: Operation, *, spent: bool) -> Share:
-        """Sum over all partitions; refuse those that changed, and invalid numbers of rows."""
+        Partitions that changed, and invalid numbers of rows, are refused; the message says whether
+        the budget is ``spent``.
+        """
         share = self.executor.run(recipe, operation)
         if share.failure is not None:
             raise PartitionError(*share.failure, spent=spent)
@@ -296,11 +293,11 @@ class ShardedRecords:
 
     def sums(self, n_threads: int) -> Array:
         """Return the sum of the rows."""
-        return np.asarray(self._rows.parts(self.recipe, Sums(("sums",)))[0])
+        return np.asarray(self._rows.summed(self.recipe, Sums(("sums",))).parts[0])
 
     def gram(self, n_threads: int) -> Array:
         """Return the sum of the outer products of rows with themselves."""
-        (parts,) = self._rows.parts(self.recipe, Sums(("gram_parts",)))
+        (parts,) = self._rows.summed(self.recipe, Sums(("gram_parts",))).parts
         return _core.Records.gram_from_parts(parts)
 
     def centre(self, point: Array, n_threads: int) -> None:
@@ -434,8 +431,8 @@ def fit(
     # Before anything else: an estimator is fitted as a whole or not at all.
     whole._forget()
     checked: Any = whole.checked()
-    _check_settings(checked, partitions)
-    threads = check.check_n_threads(1 if n_threads is None else n_threads)
+    _check_settings(checked)
+    threads = check.check_n_threads("n_threads", 1 if n_threads is None else n_threads)
     executor: Executor
     if client is None:
         own = checked.n_threads if n_threads is None else threads
@@ -474,7 +471,7 @@ def _check_kind(estimator: object, partitions: object) -> None:
         raise InvalidParameterError("partitions: got rows without labels, expected labels")
 
 
-def _check_settings(estimator: Any, partitions: Partitions) -> None:
+def _check_settings(estimator: Any) -> None:
     """Refuse settings that need all rows at once."""
     if not isinstance(estimator, CLASSIFIERS):
         return

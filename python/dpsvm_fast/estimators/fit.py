@@ -28,12 +28,12 @@ from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.moments import BalancedPlan
 from dpsvm_fast.mechanisms.output import INTERCEPT
 from dpsvm_fast.mechanisms.plan import DataclassT, Facts, Plan, Rows, filled
-from dpsvm_fast.validation import in_search, warn_of_weak_numbers
+from dpsvm_fast.validation import SEARCHING, warn_of_weak_numbers
 
 # Logs public facts only: plans, spends and whether they are private. Nothing about candidates: the
 # number of fits of a search may be secret.
 LOG = logging.getLogger("dpsvm_fast")
-LOG.addFilter(lambda _: not in_search())
+LOG.addFilter(lambda _: not SEARCHING.get())
 
 # Parameters that do not affect the guarantee, and the label set, which has its own line.
 WITHOUT_WEIGHT = ("n_threads", "verbose", "low_memory", "random_state", "classes")
@@ -81,7 +81,7 @@ def private_fit(estimator: PrivateEstimator, rows: Rows) -> dict[str, Any]:
     if rows.facts != facts:
         raise InvalidParameterError("X: its values changed during the fit")
     training.check_rows(rows)
-    check_room(training.n_learned, rows.n_here * training.n_kept)
+    check_room(training.n_numbers(rows.n_here))
     occasion = {
         "occasion": estimator._occasion(),
         "library_version": _core.build_info()["version"],
@@ -234,7 +234,7 @@ class PrivateEstimator(Released):
 
     def _statement(self, plan: Any, released: Any, occasion: dict[str, Any]) -> Any:
         """Return the privacy statement of this fit."""
-        return plan.statement(**occasion)
+        return plan.statement(released, **occasion)
 
 
 @dataclass(eq=False, repr=False)
@@ -385,7 +385,7 @@ def warn_not_private(estimator: Any) -> None:
     InvalidParameterError
         The ledger is strict, and the release would not be private or its failure not covered.
     """
-    if in_search():
+    if SEARCHING.get():
         return
     ledger, above = estimator.ledger, FRAMES + 1
     strict = ledger is not None and ledger.strict
@@ -417,7 +417,7 @@ def _check_scales(estimator: Any, facts: Facts) -> None:
     undeclared = (
         getattr(one, "_rests_on", None) == "bounds" and one.bounds is None for one in fitting
     )
-    if in_search() or not any(undeclared):
+    if SEARCHING.get() or not any(undeclared):
         return
     if estimator.ledger is not None and estimator.ledger.strict:
         raise InvalidParameterError(f"bounds: {UNSCALED}. {LEARNED}{STRICT}")

@@ -106,15 +106,18 @@ def refuse_columns(table: Any) -> None:
                 )
 
 
-def table_rows(table: Any) -> NDArray[np.floating[Any]] | None:
-    """Return C-ordered rows with NaN for missing values; None for frames left to scikit-learn.
+def table_rows(X: Any) -> Any:
+    """Return C-ordered rows of a table, NaN for missing values; ``X`` if scikit-learn converts it.
 
     The result has single precision if that is exact for every column type, else double precision.
     """
+    table = tabular(X)
+    if table is None:
+        return X
     if _is(table, "pandas", "DataFrame"):
         kinds = set(table.dtypes)
         if any(map(_is_sparse, kinds)) or kinds in ({np.dtype("f4")}, {np.dtype("f8")}):
-            return None
+            return X
     columns = list(_arrays(table))
     if not columns:
         return np.empty(table.shape)
@@ -139,8 +142,7 @@ def named_array(X: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     if table is None:
         return np.asarray(X), None
     refuse_columns(table)
-    rows = table_rows(table)
-    return np.asarray(table) if rows is None else rows, feature_names(table)
+    return np.asarray(table_rows(table)), feature_names(table)
 
 
 def rows_at(X: Any, positions: NDArray[np.int64]) -> Any:

@@ -147,7 +147,7 @@ def declared_classes(
                 "or as a parameter"
             )
         return parameter
-    given = public_classes(argument)
+    given = public_classes("classes", argument)
     known = parameter if before is None else estimator.classes_
     if known is not None and not np.array_equal(given, known):
         raise InvalidParameterError("classes: expected the label set of the first call, or None")

@@ -37,7 +37,7 @@ from dpsvm_fast.mechanisms.rows import (
     increasing,
     row_blocks,
 )
-from dpsvm_fast.validation import check_integer, in_search
+from dpsvm_fast.validation import SEARCHING, check_integer
 
 # Validate user input and convert it for the solvers; no message contains a data value.
 #
@@ -52,8 +52,6 @@ FORM: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES, "order": "C"}
 
 # Columns are numbered by 32 bits in the core.
 MAX_FEATURES = 2**32 - 2
-# Copies of what a fit learns that its solver may need at a time.
-COPIES = 8
 
 # scikit-learn and numpy quote the offending data behind these words.
 _QUOTES = re.compile(
@@ -93,7 +91,7 @@ def checked_rows(estimator: Any, X: Any, *labels: Any, reset: bool = False) -> A
     y = tuple(map(label_values, labels))
 
     def validate() -> Any:
-        rows = _array_of(X)
+        rows = table_rows(X)
         if rows is X:
             return validate_data(estimator, X, *y, reset=reset, **FORM)
         # The names, which the array no longer has.
@@ -118,25 +116,22 @@ def checked_outputs(estimator: Any, X: Any) -> Any:
     return _canonical(rows)
 
 
-def check_room(n_learned: int, n_kept: int) -> None:
+def check_room(n_numbers: int) -> None:
     """Raise ``MemoryError`` before anything is spent, rather than during the fit.
 
     Parameters
     ----------
-    n_learned : int
-        Number of values that a fit learns. Memory for a few copies is allocated and freed.
-    n_kept : int
-        Number of values that the fit keeps once, such as one for each row and class.
+    n_numbers : int
+        Number of values that a fit needs room for. Their memory is allocated and freed.
 
     Raises
     ------
     MemoryError
         There is not enough memory. Nothing was spent.
     """
-    wanted = 8 * (COPIES * n_learned + n_kept)
     try:
-        if wanted < 2**62:
-            np.empty(wanted, dtype=np.uint8)
+        if n_numbers < 2**59:
+            np.empty(n_numbers)
             return
     except MemoryError:
         pass
@@ -148,10 +143,10 @@ def checked_numbers(X: Any, **form: Any) -> Any:
     """Validate rows that are not in an estimator's feature space; without a ``form`` doubles."""
     X = _refused_by_type(X)
     form = form or {"dtype": np.float64}
-    return _without_quotes(lambda: check_array(_array_of(X), input_name="X", **form), X)
+    return _without_quotes(lambda: check_array(table_rows(X), input_name="X", **form), X)
 
 
-def public_classes(classes: Any) -> NDArray[Any]:
+def public_classes(name: str, classes: Any) -> NDArray[Any]:
     """Return the sorted public label set: an array of int, bool, str or whole float labels.
 
     Raises
@@ -160,22 +155,22 @@ def public_classes(classes: Any) -> NDArray[Any]:
         Labels are missing, repeated, of several kinds, or fewer than two.
     """
     if isinstance(classes, str) or not hasattr(classes, "__iter__"):
-        raise InvalidTypeError.of("classes", classes, "a list or array of labels")
+        raise InvalidTypeError.of(name, classes, "a list or array of labels")
     classes = label_values(classes)
     items = list(classes.ravel() if isinstance(classes, np.ndarray) else classes)
     kinds = set(map(_kind, items))
     if "other" in kinds or len(kinds) > 1:
         raise InvalidTypeError(
-            "classes: expected labels of one kind: ints, strings, bools or whole floats"
+            f"{name}: expected labels of one kind: ints, strings, bools or whole floats"
         )
     if "float" in kinds and not all(float(item).is_integer() for item in items):
-        raise InvalidParameterError("classes: float labels must be finite whole numbers")
+        raise InvalidParameterError(f"{name}: float labels must be finite whole numbers")
     if len(items) < 2:
         count = "1 class" if items else "no class"
-        raise InvalidParameterError(f"classes: got {count}, expected at least 2 classes")
+        raise InvalidParameterError(f"{name}: got {count}, expected at least 2 classes")
     labels = _label_array(items)
     if len(np.unique(labels)) != len(items):
-        raise InvalidParameterError("classes: a label is repeated")
+        raise InvalidParameterError(f"{name}: a label is repeated")
     return np.sort(labels)
 
 
@@ -244,12 +239,6 @@ def _refused_by_type(X: Any) -> Any:
     return X
 
 
-def _array_of(X: Any) -> Any:
-    """Return ``X``, or the array of a table."""
-    rows = None if tabular(X) is None else table_rows(X)
-    return X if rows is None else rows
-
-
 def _without_quotes(validate: Any, X: Any) -> Any:
     """Return ``validate()``; raise its errors again without the data they quote."""
     try:
@@ -284,7 +273,7 @@ def _not_finite(X: Any, *, missing: bool) -> str:
     column, test = "", np.isnan if missing else np.isinf
     if tabular(X) is not None:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = check_array(_array_of(X), ensure_all_finite=False, **FORM)
+            rows = check_array(table_rows(X), ensure_all_finite=False, **FORM)
         if sparse.issparse(rows):
             position = int(min(rows.indices[test(rows.data)], default=0))
         else:
@@ -762,7 +751,7 @@ class ArrayRows:
         if owned or max_weight != 1.0 or class_weight is not None:
             own = (self.groups, self.sample_weight, self.n_here, max_weight)
             # The part of a candidate may weigh nothing: the search has looked at all weights.
-            found = owners(*own, counted=self.counted, partial=in_search())
+            found = owners(*own, counted=self.counted, partial=SEARCHING.get())
             self.X, self.codes = found.ordered(self.X, self.codes)
             self.owners = found._replace(order=None)
         self.published = feature_facts(probe)
@@ -986,50 +975,50 @@ class NamedBounds(tuple[NDArray[np.float64], NDArray[np.float64]]):
         return self[0][order], self[1][order]
 
 
-def checked_bounds(value: Any) -> Bounds:
+def checked_bounds(name: str, value: Any) -> Bounds:
     """Return bounds as two arrays of at most one dimension, with names if given by name."""
     if isinstance(value, NamedBounds):
         return value
     if isinstance(value, Mapping):
         pairs = list(value.values())
-        if not value or not all(isinstance(name, str) for name in value):
-            raise InvalidTypeError("bounds: got no names, expected {column: (low, high), ...}")
-        for name, pair in value.items():
+        if not value or not all(isinstance(column, str) for column in value):
+            raise InvalidTypeError(f"{name}: got no names, expected {{column: (low, high), ...}}")
+        for column, pair in value.items():
             if not isinstance(pair, (tuple, list)) or len(pair) != 2 or any(map(np.ndim, pair)):
                 raise InvalidTypeError(
-                    f"bounds: got {type(pair).__name__} for column {name[:60]!r}, expected a pair "
-                    "(low, high) of numbers"
+                    f"{name}: got {type(pair).__name__} for column {column[:60]!r}, expected a "
+                    "pair (low, high) of numbers"
                 )
-        low, high = checked_bounds(tuple(zip(*pairs, strict=True)))
+        low, high = checked_bounds(name, tuple(zip(*pairs, strict=True)))
         named = NamedBounds((low, high))
         named.names = tuple(value)
         return named
     if not isinstance(value, (tuple, list)) or len(value) != 2:
         length = f" of length {len(value)}" if isinstance(value, (tuple, list)) else ""
         raise InvalidTypeError(
-            f"bounds: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
+            f"{name}: got {type(value).__name__}{length}, expected a tuple (low, high) of numbers "
             "or arrays"
         )
     try:
         low, high = (np.array(side, dtype=np.float64) for side in value)
     except (OverflowError, TypeError, ValueError):
         raise InvalidTypeError(
-            "bounds: expected a tuple (low, high) of numbers or arrays"
+            f"{name}: expected a tuple (low, high) of numbers or arrays"
         ) from None
     if max(low.ndim, high.ndim) > 1 or (low.ndim == high.ndim and low.shape != high.shape):
         raise InvalidParameterError(
-            f"bounds: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
+            f"{name}: got shapes {low.shape} and {high.shape}, expected numbers or one-dimensional "
             "arrays of one length"
         )
     with np.errstate(over="ignore"):
         width = high - low
     if not (np.isfinite(low).all() and np.isfinite(high).all() and np.isfinite(width).all()):
-        raise InvalidParameterError("bounds: expected finite numbers with a finite difference")
+        raise InvalidParameterError(f"{name}: expected finite numbers with a finite difference")
     if not (width > np.finfo(np.float64).tiny).all():
         place = int(np.flatnonzero(~(np.atleast_1d(width) > np.finfo(np.float64).tiny))[0])
         ends = [float(np.broadcast_to(side, width.shape).flat[place]) for side in (low, high)]
         raise InvalidParameterError(
-            f"bounds: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
+            f"{name}: got low = {ends[0]:g} and high = {ends[1]:g} for feature {place}, expected "
             "low < high for every feature; bounds are (lows, highs), not one pair per feature"
         )
     return low, high
@@ -1093,21 +1082,21 @@ def finite_numbers(name: str, value: object, accepted: str) -> NDArray[np.float6
 # Knots of splines: a number of them, or their positions, for each column or for all.
 
 
-def checked_knots(value: Any) -> Any:
+def checked_knots(name: str, value: Any) -> Any:
     """Check knots: a number, or a number or increasing positions for each column."""
     if not isinstance(value, (list, tuple, np.ndarray)):
-        return check_integer("knots", value, 1, MAX_KNOTS)
-    return [_knots_of_column(entry) for entry in value]
+        return check_integer(name, value, 1, MAX_KNOTS)
+    return [_knots_of_column(name, entry) for entry in value]
 
 
-def _knots_of_column(entry: Any) -> Any:
+def _knots_of_column(name: str, entry: Any) -> Any:
     """Check the knots of one column: a number or increasing positions."""
     if not isinstance(entry, (list, tuple, np.ndarray)):
-        return check_integer("knots", entry, 1, MAX_KNOTS)
+        return check_integer(name, entry, 1, MAX_KNOTS)
     accepted = f"2 to {MAX_KNOTS} finite increasing positions for a column"
-    knots = finite_numbers("knots", entry, accepted)
+    knots = finite_numbers(name, entry, accepted)
     if not 2 <= knots.size <= MAX_KNOTS or not increasing(knots):
-        raise InvalidParameterError(f"knots: expected {accepted}")
+        raise InvalidParameterError(f"{name}: expected {accepted}")
     return knots
 
 

@@ -7,11 +7,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.inputs import broadcast_bounds, checked_knots, placed_splines
 from dpsvm_fast.estimators.linear import PipelineClassifier, Trainer
-from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, plain, real
+from dpsvm_fast.estimators.parameters import auto_or, integer, one_of, real
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.mechanisms.noise import check_range
 from dpsvm_fast.mechanisms.pipeline import (
@@ -212,7 +211,7 @@ class PrivateKernelSVC(PipelineClassifier):
     margin: param.Margin = "auto"
     fit_intercept: param.Flag = True
     low_memory: param.AutoFlag = "auto"
-    knots: Annotated[Any, plain(checked_knots), param.ADDED] = 5
+    knots: Annotated[Any, checked_knots, param.ADDED] = 5
 
     # Published by a fit.
     data_norm_: float | None = field(init=False)
@@ -295,12 +294,3 @@ class PrivateKernelSVC(PipelineClassifier):
                 "data_norm_": None if self.normalize else self.data_norm,
             }
         )
-
-    def _statement(
-        self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
-    ) -> PrivacyStatement:
-        """Return the statement of this fit for the path that it took."""
-        if released.features is not None:
-            seed = released.features.seed
-            occasion |= {"occasion": replace(occasion["occasion"], feature_seed=seed)}
-        return super()._statement(plan, released, occasion)

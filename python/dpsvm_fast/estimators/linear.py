@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils.validation import check_is_fitted
 
-from dpsvm_fast.certificates import PrivacyStatement
 from dpsvm_fast.estimators import parameters as param
 from dpsvm_fast.estimators.base import Probabilities, linear_attributes
 from dpsvm_fast.estimators.fit import PrivatelyTrained
@@ -19,7 +18,7 @@ from dpsvm_fast.estimators.parameters import chosen_loss, one_of, tests_of
 from dpsvm_fast.exceptions import InvalidParameterError
 from dpsvm_fast.losses import Loss
 from dpsvm_fast.mechanisms.noise import LARGEST, joined_parameter
-from dpsvm_fast.mechanisms.pipeline import TRAINERS, PrivateLinear, ReleasedPipeline, Training
+from dpsvm_fast.mechanisms.pipeline import TRAINERS, PrivateLinear, ReleasedPipeline
 from dpsvm_fast.mechanisms.plan import Facts, filled
 from dpsvm_fast.mechanisms.rows import PublicMap, ReleasedMap, mapped_scores
 from dpsvm_fast.validation import check_n_threads, refuse
@@ -114,6 +113,12 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         n_features = plan.n_features - public.n_added
         if public.splines is not None:
             n_features = len(public.splines.knots)
+        # The Gaussian parameter of each kind of release.
+        mus: dict[str, float] = {}
+        for part in training.sums:
+            if rule is not None and part.mu is not None:
+                earlier = mus.get(part.name)
+                mus[part.name] = part.mu if earlier is None else joined_parameter(earlier, part.mu)
         lift_coef = None
         if public.n_added and released.features is None:
             lift_coef = own["coef_"][:, -1].copy()
@@ -127,7 +132,7 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
             "whitened_": training.whitened,
             "whitening_": released.whitening,
             "mechanism_": plan.trainer,
-            "mu_": {} if rule is None else _parameters_of(training),
+            "mu_": mus,
             "max_grad_norm_": None if rule is None else rule.clip,
             "n_steps_": None if rule is None else rule.n_steps,
             "temperature_": released.temperature,
@@ -151,30 +156,13 @@ class PipelineClassifier(Probabilities, PrivatelyTrained):
         """Return scores of mapped rows or of their features; no row can make them overflow."""
         check_is_fitted(self)
         features = vars(self).get("features_")
-        threads = 1 if features is None else check_n_threads(self.n_threads)
+        threads = 1 if features is None else check_n_threads("n_threads", self.n_threads)
         X = checked_rows(self, X)
         public = self.fitted_map(sparse_rows=sparse.issparse(X))
         released = ReleasedMap(self.centre_, self.whitening_)
         weights = (self.mapped_weights(), self.intercept_)
         scores = mapped_scores(public, released, X, *weights, features, threads)
         return scores, np.zeros(scores.shape[0], dtype=np.int64)
-
-    def _statement(
-        self, plan: PrivateLinear, released: ReleasedPipeline, occasion: dict[str, Any]
-    ) -> PrivacyStatement:
-        """Return the statement of this fit for the path that it took."""
-        return plan.statement(released.training, **occasion)
-
-
-def _parameters_of(training: Training) -> dict[str, float]:
-    """Return the Gaussian parameter of each kind of release."""
-    found: dict[str, list[float]] = {}
-    for part in training.sums:
-        if part.mu is not None:
-            found.setdefault(part.name, []).append(part.mu)
-    return {
-        name: mus[0] if len(mus) == 1 else joined_parameter(*mus) for name, mus in found.items()
-    }
 
 
 @dataclass(eq=False, repr=False)

@@ -71,15 +71,14 @@ def checked_copy(estimator: E) -> E:
     return copied
 
 
-def or_word(word: str | None, test: Callable[..., Any]) -> Callable[..., Any]:
+def or_word(word: str | None, test: Test) -> Test:
     """Return a check that also accepts the given word."""
 
-    def checked(*named: Any) -> Any:
-        value = named[-1]
+    def checked(name: str, value: Any) -> Any:
         if (value is None and word is None) or (isinstance(value, str) and value == word):
             return value
         try:
-            return test(*named)
+            return test(name, value)
         except (TypeError, InvalidParameterError) as error:
             got, expected, accepted = str(error).rpartition(", expected ")
             sentence = f"{got}{expected}{word!r} or {accepted}" if expected else accepted
@@ -108,11 +107,6 @@ def integer(low: int, high: int) -> Test:
     return partial(check.check_integer, low=low, high=high)
 
 
-def plain(test: Callable[[Any], Any]) -> Test:
-    """Return a check that ignores the parameter's name."""
-    return lambda _, value: test(value)
-
-
 # Numbers whose products with others stay in the floats.
 within = real(SMALLEST, LARGEST)
 # Ranges that the solvers accept.
@@ -129,16 +123,16 @@ def class_weights(name: str, value: Any) -> dict[Any, float]:
 
 
 ClassWeight = Annotated[Any, or_word(None, or_word("balanced", class_weights))]
-Epsilon = Annotated[float, plain(check.check_epsilon)]
-Delta = Annotated[float, plain(check.check_delta)]
+Epsilon = Annotated[float, check.check_epsilon]
+Delta = Annotated[float, check.check_delta]
 Adjacency = Annotated[str, one_of(*check.ADJACENCIES)]
 Noise = Annotated[str, one_of(*NOISES)]
 NoiseGrid = Annotated[str, one_of(*NOISE_GRIDS)]
-Classes = Annotated[Any, or_word(None, plain(public_classes))]
-OptionalBounds = Annotated[Any, or_word(None, or_word(UNIT_NORM, plain(checked_bounds)))]
-GivenBounds = Annotated[Any, plain(checked_bounds)]
-Seed = Annotated[int | None, plain(check.check_random_state)]
-Threads = Annotated[int | None, plain(check.check_n_threads)]
+Classes = Annotated[Any, or_word(None, public_classes)]
+OptionalBounds = Annotated[Any, or_word(None, or_word(UNIT_NORM, checked_bounds))]
+GivenBounds = Annotated[Any, checked_bounds]
+Seed = Annotated[int | None, check.check_random_state]
+Threads = Annotated[int | None, check.check_n_threads]
 Verbose = Annotated[int, integer(0, 1)]
 Flag = Annotated[bool, check.check_bool]
 AutoFlag = Annotated[bool | str, auto_or(check.check_bool)]

@@ -35,6 +35,7 @@ from dpsvm_fast.federated.secsum import SecureSum, SumResult, TrustedSum, centre
 from dpsvm_fast.federated.spec import DpdrSpec, FederatedSpec
 from dpsvm_fast.ledger import PrivacyLedger, check_ledger
 from dpsvm_fast.mechanisms.noise import RELATION_FACTOR
+from dpsvm_fast.mechanisms.plan import filled
 from dpsvm_fast.rounding import add_up
 from dpsvm_fast.validation import check_integer, check_n_threads, check_random_state
 
@@ -129,7 +130,8 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
     if training is not None and noise is not None:
         # Sensitivity of one party's weighted model to one row or person, factor by factor.
         rounding = noise.codec.rounding(noise.size)
-        sensitivity = Sensitivity.of(
+        sensitivity = filled(
+            Sensitivity,
             training,
             training.loss,
             spec,
@@ -139,7 +141,8 @@ def statement_of(spec: FederatedSpec, trust: str, random_source: str) -> Federat
             total=add_up(training.by_record, 2.0 * training.solver_radius, rounding),
         )
     summed = [part.secure_round(trust) for part in spec.rounds]
-    statement = FederatedStatement.of(
+    statement = filled(
+        FederatedStatement,
         spec,
         n_scores=None if sensitivity is None else spec.trained_loss.n_scores,
         threshold=spec.threshold if trust == "secure_sum" else None,
@@ -299,7 +302,7 @@ def finalize(
     model = FederatedLinearSVC(spec)
     model.__dict__.update(
         linear_attributes(weights, spec.intercept_scaling),
-        classes_=public_classes(list(spec.classes)),
+        classes_=public_classes("classes", list(spec.classes)),
         n_features_in_=spec.n_features,
         n_survivors_=results["model"].survivors,
         n_records_=n_records or None,
@@ -378,8 +381,8 @@ def simulate(
     >>> simulate(spec, [(own, (own[:, 0] > 0).astype(int)) for own in X]).n_survivors_
     20
     """
-    threads = check_n_threads(n_threads)
-    seed = check_random_state(random_state)
+    threads = check_n_threads("n_threads", n_threads)
+    seed = check_random_state("random_state", random_state)
     ledger = check_ledger(ledger, "replace_one")
     if len(parties) != spec.n_users:
         raise InvalidParameterError.of("parties", got=len(parties), accepted=f"{spec.n_users}")

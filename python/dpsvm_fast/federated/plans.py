@@ -488,7 +488,8 @@ class RoundPlan:
         noise = self.noise
         if noise is None:
             return None
-        return SecureRound.of(
+        return filled(
+            SecureRound,
             self,
             noise,
             exact=noise.distance,

@@ -56,11 +56,11 @@ USER_REGULARIZATION, USER_RADIUS = 0.01, 0.12
 NAMED = {"svm_sgd": ("huber", 0.5, 1.0), "softmax_slp_sgd": ("softmax_margin", 1.0, 0.0)}
 
 
-def _gaussian_delta(value: object) -> float:
+def _gaussian_delta(name: str, value: object) -> float:
     """Accept a delta above 0, because sums of noise give no pure guarantee."""
-    delta = check.check_delta(value)
+    delta = check.check_delta(name, value)
     if delta == 0.0:
-        raise InvalidParameterError.of("delta", got=value, accepted="a number in (0, 1)")
+        raise InvalidParameterError.of(name, got=value, accepted="a number in (0, 1)")
     return delta
 
 
@@ -76,7 +76,7 @@ def _study(name: str, value: object) -> str:
 
 def _labels(name: str, value: object) -> tuple[Any, ...]:
     """Accept a public label set."""
-    return tuple(public_classes(value).tolist())
+    return tuple(public_classes(name, value).tolist())
 
 
 count = param.integer(1, MAX_RECORDS)
@@ -166,7 +166,7 @@ class FederatedSpec(PartyCounts):
     n_features: Annotated[int, param.integer(1, MAX_FEATURES)]
     classes: Annotated[Any, _labels]
     epsilon: param.Epsilon
-    delta: Annotated[float, param.plain(_gaussian_delta)]
+    delta: Annotated[float, _gaussian_delta]
     max_records: Count
     min_records: Count = 1
     expected_records: Annotated[int | None, param.or_word(None, count)] = None
@@ -413,7 +413,7 @@ smoothing, margin, regularization, radius, projection, weighting, unit, tol
 
 def _own_epsilon(name: str, value: object) -> float:
     """Accept an epsilon under the given name."""
-    return check.check_epsilon(value, name)
+    return check.check_epsilon(name, value)
 
 
 OBJECTIVE_TOL = 1e-5

@@ -532,8 +532,8 @@ class PrivacyLedger:
         Robbins, Annals of Mathematical Statistics 1970, for the mixture; Rogers, Roth, Ullman and
         Vadhan, NeurIPS 2016, for odometers; Whitehouse, Ramdas, Rogers and Wu, ICML 2023.
         """
-        tuned = self.epsilon if tuned_to is None else check_epsilon(tuned_to, "tuned_to")
-        delta = mul_down(self.delta, 0.9) if delta is None else check_delta(delta)
+        tuned = self.epsilon if tuned_to is None else check_epsilon("tuned_to", tuned_to)
+        delta = mul_down(self.delta, 0.9) if delta is None else check_delta("delta", delta)
         read = []
         for events in self._by_period():
             composed = AdaptiveComposition(self.epsilon, self.delta, self.adjacency)

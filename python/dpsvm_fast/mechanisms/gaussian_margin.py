@@ -43,7 +43,7 @@ from dpsvm_fast.mechanisms.objective import (
     automatic_regularization,
     of_unit,
 )
-from dpsvm_fast.mechanisms.plan import Plan, Rows, filled, refused_certificate
+from dpsvm_fast.mechanisms.plan import COPIES, Plan, Rows, filled, refused_certificate
 from dpsvm_fast.mechanisms.rows import PublicMap, row_blocks
 from dpsvm_fast.rounding import sqrt_up
 from dpsvm_fast.validation import refuse
@@ -96,13 +96,12 @@ class NoisyAnchors(SumRelease):
     @cached_property
     def sum(self) -> NoisySum:
         """Noisy sum of one step."""
-        return NoisySum.of_multiples(
+        return self.of_multiples(
             ROW_GRID,
             name="anchors",
             clip_norm=sqrt_up(1.0 + COUNT_SCALE**2),
             relation_factor=float(RELATION_FACTOR[self.adjacency]),
             shape=(self.n_classes * self.n_ellipsoids, self.n_features + 1),
-            **self.budget,
         )
 
     @property
@@ -409,15 +408,10 @@ class GaussianMargin(Plan):
         """Event that a ledger records."""
         return self.before + self.solver.events
 
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values: the coordinates of all matrices."""
-        return self.n_matrices * n_coordinates(self.n_features)
-
-    @property
-    def n_kept(self) -> int:
-        """Number of values kept for each row during training."""
-        return self.n_classes
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of all matrices, and for the score of each row and class."""
+        learned = self.n_matrices * n_coordinates(self.n_features)
+        return COPIES * learned + n_rows * self.n_classes
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> Array:
         """Return noisy coordinates of the matrices, shape (n_matrices, n_coordinates)."""
@@ -455,12 +449,12 @@ class GaussianMargin(Plan):
         summary = self.solver.summary()
         return f"{self.n_matrices} ellipsoids in {self.n_features} dimensions, {summary}"
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of all releases together.
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
-        own = self.solver.statement(**occasion)
+        own = self.solver.statement(released, **occasion)
         return dataclasses.replace(
             own,
             mechanism="gaussian_margin",

@@ -194,7 +194,7 @@ class DescentSums(CalibratedNoise):
         law = law_of("gaussian", own.sigma, own.grid)
         facts = {"clip_norm": own.clip, "relation_factor": float(self.factor)}
         named: dict[str, Any] = {"name": "training", "what": GRADIENTS, "factor": ()}
-        return ReleasePart.of(self, epsilon=None, **named, **facts, **law)
+        return filled(ReleasePart, self, epsilon=None, **named, **facts, **law)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -458,7 +458,7 @@ class LastIterateSums(DescentSums):
     def last_iterate(self) -> LastIterate:
         """Record for the statement: why this noise suffices."""
         smoothing = 1.0 if self.loss.name == "logistic" else self.loss.smoothing
-        return LastIterate.of(self, self.loss, smoothing=smoothing, max_records=self.n_records)
+        return filled(LastIterate, self, self.loss, smoothing=smoothing, max_records=self.n_records)
 
 
 # Adam's stabilizer; with the noise's variance subtracted from the second moment, what is left
@@ -879,7 +879,7 @@ class GradientPerturbation(LinearPlan):
             f"learning rate {self.step:.4g}"
         )
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of this run and all runs that it continues."""
         before, parts = self.continues, [self.noise.part]
         if before is not None:

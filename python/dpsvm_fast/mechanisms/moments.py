@@ -93,13 +93,12 @@ class NoisyMean(SumRelease):
     @cached_property
     def sum(self) -> NoisySum:
         """Noisy sum with its sensitivity."""
-        return NoisySum.of_multiples(
+        return self.of_multiples(
             ROW_GRID,
             name="centre",
             clip_norm=sqrt_up(1.0 + COUNT_SCALE**2) if self.counts else 1.0,
             relation_factor=float(RELATION_FACTOR[self.adjacency]),
             shape=(self.n_features + self.counts,),
-            **self.budget,
         )
 
     def summed(self, rows: Rows, public: PublicMap) -> tuple[NDArray[np.float64], float]:
@@ -248,7 +247,7 @@ class NoisyColumnMoments(SumRelease):
         if not counts:
             factor = div_up(2.0, float(PAIR_NORM)) if squares else 2.0
         unit = SUM_GRID * FACTOR_GRID if self.factor else SUM_GRID
-        noise = NoisySum.of_multiples(
+        noise = self.of_multiples(
             unit,
             name="moments" if squares else "means",
             clip_norm=clip_norm,
@@ -256,7 +255,6 @@ class NoisyColumnMoments(SumRelease):
             shape=(d * (1 + squares) + counts,),
             n_steps=max(1, len(self.factor)),
             factor=self.factor,
-            **self.budget,
         )
         if self.factor and noise.grid not in (None, unit):
             raise InvalidParameterError(
@@ -765,7 +763,7 @@ class ClassCounts(SumRelease):
         """Noisy sum with its sensitivity."""
         factor = 1.0 if self.adjacency == "add_remove" else sqrt_up(2.0)
         facts: Any = {"clip_norm": 1.0, "relation_factor": factor, "shape": (self.n_classes,)}
-        return NoisySum.of_multiples(2.0**-20, name="classes", **facts, **self.budget)
+        return self.of_multiples(2.0**-20, name="classes", **facts)
 
     def balance(self, rows: Rows, source: _core.NoiseSource) -> None:
         """Weight each class by the inverse of its noisy count, the rarest by 1."""
@@ -821,8 +819,8 @@ class BalancedPlan(Plan):
         """Return a one-line summary of public facts."""
         return f"{self.training.summary()}, after noisy class counts"
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of both together."""
-        own: PrivacyStatement = self.training.statement(**occasion)
+        own: PrivacyStatement = self.training.statement(released, **occasion)
         parts = (self.class_counts.sum.part, *own.parts)
         return replace(own, epsilon=self.epsilon, delta=self.delta, parts=parts)

@@ -18,6 +18,7 @@ from dpsvm_fast.certificates import Noise, PrivacyEvent, ReleasePart
 from dpsvm_fast.certificates.releases import effective_sums
 from dpsvm_fast.certificates.words import PRODUCTS, summed
 from dpsvm_fast.exceptions import CertificationError, InvalidParameterError
+from dpsvm_fast.mechanisms.plan import Rows, filled
 from dpsvm_fast.rounding import (
     SMALLEST_FLOAT,
     add_down,
@@ -33,7 +34,6 @@ from dpsvm_fast.rounding import (
 )
 
 if TYPE_CHECKING:
-    from dpsvm_fast.mechanisms.plan import Rows
     from dpsvm_fast.mechanisms.rows import PublicMap
 
 # Common public settings of the mechanisms: words, factors and ranges.
@@ -414,28 +414,6 @@ class NoisySum:
                 "small for the exact sampler; use a larger epsilon and delta, or noise_grid='float'"
             )
 
-    @classmethod
-    def of_multiples(
-        cls, unit: float, *, name: str, adjacency: str, noise_grid: str = "exact", **facts: Any
-    ) -> NoisySum:
-        """Return the noise for an exact sum, on a grid if it is Gaussian and exact.
-
-        Parameters
-        ----------
-        unit : float > 0
-            Power of two of which the sum is a multiple: a grid as fine needs no rounding.
-        name, adjacency : str
-        noise_grid : {"exact", "float"}
-        **facts
-            The other fields, except grid and rounding.
-        """
-        plan = cls(name=name, what=summed(name, adjacency), adjacency=adjacency, **facts)
-        if plan.mu is None or noise_grid == "float":
-            return plan
-        grid = grid_below(unit, 2.0 * plan.sensitivity / plan.mu)
-        rounding = 0.0 if grid <= unit else rounding_distance(grid, plan.size)
-        return replace(plan, grid=grid, rounding=rounding)
-
     @property
     def size(self) -> int:
         """Number of components."""
@@ -457,7 +435,7 @@ class NoisySum:
     def part(self) -> ReleasePart:
         """Return the record of the noise for the statement."""
         law = law_of("gamma" if self.mu is None else "gaussian", self.scale, self.grid)
-        return ReleasePart.of(self, **law)
+        return filled(ReleasePart, self, **law)
 
     def release(
         self, total: NDArray[np.float64], source: _core.NoiseSource, n_threads: int
@@ -506,11 +484,25 @@ class SumRelease:
         """Whether the number of rows is private and released with noise."""
         return self.adjacency == "add_remove"
 
-    @property
-    def budget(self) -> dict[str, Any]:
-        """Budget arguments of :meth:`NoisySum.of_multiples`."""
-        law = {"mu": self.mu, "epsilon": self.epsilon}
-        return {"adjacency": self.adjacency, "noise_grid": self.noise_grid} | law
+    def of_multiples(self, unit: float, *, name: str, **facts: Any) -> NoisySum:
+        """Return the noise for an exact sum, on a grid if it is Gaussian and exact.
+
+        Parameters
+        ----------
+        unit : float > 0
+            Power of two of which the sum is a multiple: a grid as fine needs no rounding.
+        name : str
+        **facts
+            Fields of :class:`NoisySum`: bounds, shape and steps.
+        """
+        law: dict[str, Any] = {"mu": self.mu, "epsilon": self.epsilon}
+        what, adjacency = summed(name, self.adjacency), self.adjacency
+        plan = NoisySum(name=name, what=what, adjacency=adjacency, **law, **facts)
+        if plan.mu is None or self.noise_grid == "float":
+            return plan
+        grid = grid_below(unit, 2.0 * plan.sensitivity / plan.mu)
+        rounding = 0.0 if grid <= unit else rounding_distance(grid, plan.size)
+        return replace(plan, grid=grid, rounding=rounding)
 
 
 # A symmetric matrix of second moments of private rows, with symmetric Gaussian noise.

@@ -241,7 +241,7 @@ class LinearNoise(CalibratedNoise):
         """The noise as it is drawn, for the statement."""
         extra = self.regularization - self.own_regularization
         law = law_of(self.noise, self.scale, self.grid)
-        return ObjectiveNoise.of(self, self.loss, extra_regularization=extra, **law)
+        return filled(ObjectiveNoise, self, self.loss, extra_regularization=extra, **law)
 
     def draw(self, source: _core.NoiseSource, n_threads: int, n: int = 1) -> NDArray[np.float64]:
         """Return ``n`` draws of B, shape (n, n_scores, n_columns); more than one for audits.
@@ -755,7 +755,7 @@ class ObjectivePerturbation(WeightsPlan):
             f"{self.output.scale:.4g} on the weights"
         )
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of one release, with every number to recompute it.
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.

@@ -318,10 +318,9 @@ class WeightsPlan(LinearPlan):
         """Bound on the norm of a clipped row with its constant feature."""
         return hypot_up(self.data_norm, self.intercept_scaling)
 
-    @property
-    def n_kept(self) -> int:
-        """Number of values kept for each row during training."""
-        return self.loss.n_classes
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of the weights, and for the score of each row and class."""
+        return super().n_numbers(n_rows) + n_rows * self.loss.n_classes
 
     def release(
         self, weights: NDArray[np.float64], source: NoiseSource, *, n_threads: int
@@ -367,7 +366,8 @@ class WeightsPlan(LinearPlan):
         **fields
             Further fields of :class:`PrivacyStatement`, such as ``library_version``.
         """
-        sensitivity = Sensitivity.of(
+        sensitivity = filled(
+            Sensitivity,
             self,
             self.loss,
             C=C,
@@ -551,13 +551,13 @@ class OutputPerturbation(WeightsPlan):
             f"{self.noise} noise with {kind} = {self.output.scale:.4g}"
         )
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement of one release, with every number to recompute it.
 
         ``occasion`` holds the statement's fields about the fit, such as ``library_version``.
         """
         sgd = self.sgd
         radius = sgd and sgd.ball_radius(self.loss, self.C, self.row_norm)
-        descent = sgd and Descent.of(sgd, batch_size=sgd.batch, radius=radius)
+        descent = sgd and filled(Descent, sgd, batch_size=sgd.batch, radius=radius)
         numbers = (self.C, self.exact_sensitivity, self.radius)
         return self.stated(*numbers, mechanism="output_perturbation", descent=descent, **occasion)

@@ -48,7 +48,7 @@ from dpsvm_fast.mechanisms.noise import (
 from dpsvm_fast.mechanisms.objective import INTERCEPT as OBJECTIVE_INTERCEPT
 from dpsvm_fast.mechanisms.objective import ObjectivePerturbation
 from dpsvm_fast.mechanisms.output import INTERCEPT, OutputPerturbation
-from dpsvm_fast.mechanisms.plan import LinearPlan, Rows, filled, sums_exactly
+from dpsvm_fast.mechanisms.plan import COPIES, LinearPlan, Rows, filled, sums_exactly
 from dpsvm_fast.mechanisms.rows import (
     FourierFeatures,
     PublicMap,
@@ -563,94 +563,76 @@ class PrivateLinear(LinearPlan):
     calibrated: bool = False
     lifted: bool = False
 
-    @property
-    def pure(self) -> bool:
-        """Whether delta is 0."""
-        return self.delta == 0.0
+    # Derived, in the order of a fit: whether delta is 0; the Gaussian parameter of the budget, 0 if
+    # there is none; the releases before the training, None for those that are not made; possible
+    # whitenings, each of rows whitened before; the noisy sums of all of these, those of every path
+    # first, with their events; and the Gaussian parameter that they leave to the training.
+    pure: bool = field(init=False, repr=False, compare=False)
+    mu: float = field(init=False, repr=False, compare=False)
+    count: NoisyCount | None = field(init=False, repr=False, compare=False)
+    class_counts: ClassCounts | None = field(init=False, repr=False, compare=False)
+    centre: NoisyMean | None = field(init=False, repr=False, compare=False)
+    whitenings: tuple[NoisyMoments, ...] = field(init=False, repr=False, compare=False)
+    sums: tuple[NoisySum, ...] = field(init=False, repr=False, compare=False)
+    before: tuple[PrivacyEvent, ...] = field(init=False, repr=False, compare=False)
+    left: float = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Divide the budget between the releases; refuse one that is too small."""
+        own = vars(self)
+        pure = own["pure"] = self.delta == 0.0
+        mu = own["mu"] = 0.0 if pure else gaussian_parameter(self.epsilon, self.delta)
+        if not pure and self.noise_grid == "exact" and mu < SMALLEST_EXACT_MU:
+            raise InvalidParameterError(
+                f"epsilon: the Gaussian parameter of the budget is {mu!r}, expected at least "
+                f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
+                "noise_grid='float'"
+            )
+
+        own["count"] = own["class_counts"] = own["centre"] = None
+        if self._counts_rows():
+            share: dict[str, Any] = {"mu": None if pure else share_of(mu, COUNT_SHARE)}
+            share["epsilon"] = COUNT_SHARE * self.epsilon if pure else None
+            own["count"] = filled(NoisyCount, self, **share)
+        if self.balanced:
+            own["class_counts"] = ClassCounts.before(self, self.loss.n_classes)
+        if self.centred:
+            share = {"mu": None if pure else share_of(mu, CENTRE_SHARE)}
+            share["epsilon"] = PURE_CENTRE_SHARE * self.epsilon if pure else None
+            own["centre"] = filled(NoisyMean, self, lifted=self.public.constant > 0.0, **share)
+        shares: tuple[float, ...] = ()
+        wide = self.whiten == "auto" and self.n_features > MAX_FEATURES
+        if self.centred and not pure and self.whiten is not False and not wide:
+            n_features = self.n_features - self.public.n_added
+            shares = whitening_shares(n_features, self.loss.n_classes)
+        if self.trainer == "objective":
+            # Noise in the objective would lose every share where rows are not whitened.
+            shares = shares[-1:]
+        own["whitenings"] = tuple(
+            filled(NoisyMoments, self, mu=share_of(mu, one), epsilon=None, scaled=True)
+            for one in shares
+        )
+        releases = (self.count, self.class_counts, self.centre, *self.whitenings)
+        own["sums"] = tuple(map(attrgetter("sum"), filter(None, releases)))
+        own["before"] = tuple(map(attrgetter("event"), self.sums))
+        own["left"] = 0.0 if pure else self._left_by(self.before).mu
+
+    def _counts_rows(self) -> bool:
+        """Return whether the number of rows needs a release of its own."""
+        return False
 
     @property
     def n_columns(self) -> int:
         """Number of columns of the training rows."""
         return self.n_features
 
-    @cached_property
-    def mu(self) -> float:
-        """Gaussian parameter of the whole budget; too small a value is refused."""
-        mu = gaussian_parameter(self.epsilon, self.delta)
-        if self.noise_grid == "exact" and mu < SMALLEST_EXACT_MU:
-            raise InvalidParameterError(
-                f"epsilon: the Gaussian parameter of the budget is {mu!r}, expected at least "
-                f"{SMALLEST_EXACT_MU:g}; use larger values of epsilon and delta, or "
-                "noise_grid='float'"
-            )
-        return mu
-
-    @cached_property
-    def centre(self) -> NoisyMean | None:
-        """Release of the centre, the first release."""
-        if not self.centred:
-            return None
-        return filled(
-            NoisyMean,
-            self,
-            mu=None if self.pure else share_of(self.mu, CENTRE_SHARE),
-            epsilon=PURE_CENTRE_SHARE * self.epsilon if self.pure else None,
-            lifted=self.public.constant > 0.0,
-        )
-
-    @cached_property
-    def class_counts(self) -> ClassCounts | None:
-        """Release of the class counts, if class weights depend on them."""
-        return ClassCounts.before(self, self.loss.n_classes) if self.balanced else None
-
-    @cached_property
-    def whitenings(self) -> tuple[NoisyMoments, ...]:
-        """Possible additional whitening releases, each on previously whitened rows."""
-        wide = self.whiten == "auto" and self.n_features > MAX_FEATURES
-        if not self.centred or self.pure or self.whiten is False or wide:
-            return ()
-        n_features = self.n_features - self.public.n_added
-        shares = whitening_shares(n_features, self.loss.n_classes)
-        # Noise in the objective would lose every share where rows are not whitened.
-        shares = shares[-1:] if self.trainer == "objective" else shares
-        return tuple(
-            filled(NoisyMoments, self, mu=share_of(self.mu, share), epsilon=None, scaled=True)
-            for share in shares
-        )
-
     @property
     def whitening(self) -> NoisyMoments | None:
         """Last whitening, whose noise decides whether rows are whitened."""
         return self.whitenings[-1] if self.whitenings else None
 
-    @property
-    def straightened(self) -> bool:
-        """Whether whitened rows keep a constant: few features, two classes, no kernel."""
-        few = self.loss.n_classes == 2 and self.n_features <= MOST_STRAIGHTENED + 1
-        return few and self.public.n_added > 0 and not self.lifted
-
-    @property
-    def count(self) -> NoisyCount | None:
-        """Release of the number of rows, if a kernel needs it and no centre releases it."""
-        return None
-
-    @cached_property
-    def sums(self) -> tuple[NoisySum, ...]:
-        """Noisy sums before the training: those of every path, then all whitenings."""
-        releases = (self.count, self.class_counts, self.centre, *self.whitenings)
-        return tuple(map(attrgetter("sum"), filter(None, releases)))
-
-    @cached_property
-    def before(self) -> tuple[PrivacyEvent, ...]:
-        """Events charged before the training."""
-        return tuple(map(attrgetter("event"), self.sums))
-
-    @cached_property
-    def _rest(self) -> GaussianEvent:
-        """Gaussian parameter that all earlier releases leave."""
-        return self._left_by(self.before)
-
     def _left_by(self, events: tuple[PrivacyEvent, ...]) -> GaussianEvent:
+        """Return the event of all that earlier ones leave of the Gaussian parameter."""
         squares = [Fraction(event.mu) ** 2 for event in events if event.mu is not None]
         left = sqrt_down(fraction_down(Fraction(self.mu) ** 2 - sum(squares, Fraction(0))))
         return GaussianEvent(sigma=scale_for(1.0, left), sensitivity=1.0, adjacency=self.adjacency)
@@ -662,13 +644,12 @@ class PrivateLinear(LinearPlan):
         Each sum, and the training after them, refuses a budget that is too small.
         """
         before = self.before
-        left = 0.0 if self.pure else self._rest.mu
         alone = self.pure or self.trainer == "objective" or not before
         if alone and self.trainer != "gradient":
             return (*before, *self._solver(1.0).events)
         if self.trainer == "output":
             # The solver refuses invalid settings before anything is spent.
-            self._solver(left)
+            self._solver(self.left)
         # A plan does not know the number of features: earlier whitenings count as training.
         n_first = len(before) - len(self.whitenings)
         recorded = (*before[:n_first], *before[n_first:][-1:])
@@ -681,7 +662,9 @@ class PrivateLinear(LinearPlan):
     def training(self, count: float | None) -> Training:
         """Return the training for the released number of rows; None without a centre."""
         whitened, sums, mu = self._path(count)
-        straightened = whitened and self.straightened
+        # Few features, two classes, no kernel.
+        few = self.loss.n_classes == 2 and self.n_features <= MOST_STRAIGHTENED + 1
+        straightened = whitened and few and self.public.n_added > 0 and not self.lifted
         if self.trainer != "gradient":
             # A skipped whitening, if its budget cannot move to the training.
             skipped = self.whitening if self.trainer == "objective" and not whitened else None
@@ -720,12 +703,11 @@ class PrivateLinear(LinearPlan):
         """Return whether to whiten, all noisy sums before the training, and the rest for it."""
         wanted = self.whiten is True or self.worth_whitening(count or 0.0)
         whitened = bool(self.whitenings) and wanted
-        mu = 0.0 if self.pure else self._rest.mu
         if whitened or not self.whitenings:
-            return whitened, self.sums, mu
+            return whitened, self.sums, self.left
         n_first = len(self.sums) - len(self.whitenings)
         unspent = map(attrgetter("mu"), self.before[n_first:])
-        return whitened, self.sums[:n_first], joined_parameter(mu, *unspent)
+        return whitened, self.sums[:n_first], joined_parameter(self.left, *unspent)
 
     def worth_whitening(self, count: float) -> bool:
         """Return whether whitening helps with this released or public number of rows."""
@@ -770,15 +752,11 @@ class PrivateLinear(LinearPlan):
             return filled(ObjectivePerturbation, self, extra_regularization=None, **shared)
         return filled(OutputPerturbation, self, **shared)
 
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values; a kernel adds its frequencies."""
-        return self.loss.n_classes * (self.n_columns + 1) + self.n_features
-
-    @property
-    def n_kept(self) -> int:
-        """Number of values kept for each row during training."""
-        return 0 if self.trainer == "gradient" else self.loss.n_classes
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of the weights and of a kernel's frequencies; solvers more."""
+        learned = self.loss.n_classes * (self.n_columns + 1) + self.n_features
+        scores = 0 if self.trainer == "gradient" else self.loss.n_classes
+        return COPIES * learned + n_rows * scores
 
     def run(self, rows: Rows, source: _core.NoiseSource) -> ReleasedPipeline:
         """Make the releases of one path; keep nothing else."""
@@ -859,8 +837,9 @@ class PrivateLinear(LinearPlan):
         budget = f"epsilon = {self.epsilon:g}" if self.pure else f"mu = {self.mu:.4g}"
         return f"{self.loss.n_scores} x {self.n_features} weights by {self.trainer}, {budget}"
 
-    def statement(self, training: Training, **occasion: Any) -> PrivacyStatement:
-        """Return the statement of all releases of one path."""
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
+        """Return the statement of all releases of the path that was taken."""
+        training: Training = released.training
         whole: dict[str, Any] = {
             "mechanism": self.kind,
             "epsilon": self.epsilon,
@@ -871,7 +850,7 @@ class PrivateLinear(LinearPlan):
         if training.solver is None:
             facts = {"loss": self.loss.name, "adjacency": self.adjacency} | whole | occasion
             return PrivacyStatement(**facts)
-        solved = training.solver.statement(**occasion)
+        solved = training.solver.statement(released, **occasion)
         if not training.sums:
             # The solver's own release only.
             return solved
@@ -933,7 +912,7 @@ class NoisyCount(SumRelease):
     def sum(self) -> NoisySum:
         """Noisy sum with its sensitivity; Gamma noise on one number is Laplace noise."""
         facts: dict[str, Any] = {"clip_norm": 1.0, "relation_factor": 1.0, "shape": (1,)}
-        return NoisySum.of_multiples(1.0, name="count", **facts, **self.budget)
+        return self.of_multiples(1.0, name="count", **facts)
 
     def release(self, n_rows: float, source: _core.NoiseSource, n_threads: int) -> float:
         """Return the noisy number of rows, at least 1."""
@@ -995,31 +974,25 @@ class PrivateKernel(PrivateLinear):
     low_memory: bool | str = "auto"
 
     def __post_init__(self) -> None:
-        """Refuse settings whose noise would depend on the rule's choice."""
-        chosen = self.kernel == "auto" and self.trainer == "objective" and not self.pure
+        """Refuse settings whose noise would depend on the rule's choice; divide the budget."""
+        chosen = self.kernel == "auto" and self.trainer == "objective" and self.delta > 0.0
         accepted = (
             "'rbf', 'laplacian' or 'linear' with mechanism='objective' and delta > 0, whose "
             "privacy loss would depend on the choice"
         )
         refuse(self, ("kernel", chosen, accepted))
+        super().__post_init__()
 
     @property
     def n_columns(self) -> int:
         """Number of columns of the training rows."""
         return 2 * self.n_components if self.lifted else self.n_features
 
-    @cached_property
-    def count(self) -> NoisyCount | None:
-        """Release of the number of rows, if a choice needs it and no centre releases it."""
+    def _counts_rows(self) -> bool:
+        """Return whether a choice needs the number of rows and no centre releases it."""
         chosen = self.kernel not in UNLIFTED and "auto" in (self.kernel, self.gamma)
         needed = self.trainer == "gradient" or chosen
-        if self.centred or not needed or self.adjacency != "add_remove":
-            return None
-        return NoisyCount(
-            noise_grid=self.noise_grid,
-            mu=None if self.pure else share_of(self.mu, COUNT_SHARE),
-            epsilon=COUNT_SHARE * self.epsilon if self.pure else None,
-        )
+        return needed and not self.centred and self.adjacency == "add_remove"
 
     @cached_property
     def events(self) -> tuple[PrivacyEvent, ...]:
@@ -1106,13 +1079,21 @@ class PrivateKernel(PrivateLinear):
         """
         if choice.gamma is None:
             return None
-        return FourierFeatures.of(
+        return filled(
+            FourierFeatures,
             choice,
             self,
             structure=structure_of(choice.kernel, self.n_features, orthogonal=self.orthogonal),
             centre="sphere" if self.normalize else "ball",
             seed=seed,
         )
+
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
+        """Return the statement of all releases of the path that was taken, with its features."""
+        if released.features is not None:
+            known, seed = occasion["occasion"], released.features.seed
+            occasion["occasion"] = dataclasses.replace(known, feature_seed=seed)
+        return super().statement(released, **occasion)
 
     def summary(self) -> str:
         """Return a one-line summary of public facts."""

@@ -157,7 +157,7 @@ DataclassT = TypeVar("DataclassT")
 def filled(kind: type[DataclassT], *owners: object, **more: Any) -> DataclassT:
     """Return a dataclass whose fields are attributes of ``owners`` with the same names.
 
-    ``more`` has precedence, then the first owner, then the next; like `Record.of`.
+    ``more`` has precedence, then the first owner, then the next.
     """
     for owner in owners:
         for field in fields(kind):  # type: ignore[arg-type]
@@ -166,11 +166,15 @@ def filled(kind: type[DataclassT], *owners: object, **more: Any) -> DataclassT:
     return kind(**more)
 
 
+# Copies of what a fit learns that its solver may need at a time.
+COPIES = 8
+
+
 class Plan(ABC):
     """All releases of one fit, as a frozen record of public numbers.
 
     A subclass has ``run``, which makes the releases, and ``statement``, which returns their privacy
-    statement.
+    statement; where a fit may take several paths, the releases tell which one it took.
     """
 
     # True: the events are those of rows of the last period, of the one before, and so on.
@@ -194,14 +198,11 @@ class Plan(ABC):
         """Plan of the training: this plan, unless class counts precede it."""
         return self
 
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values; 0 for a plan whose fits check their own."""
-        return 0
+    def n_numbers(self, n_rows: int) -> int:
+        """Return how many numbers a fit in this process needs room for, at least.
 
-    @property
-    def n_kept(self) -> int:
-        """Number of values kept for each row during training."""
+        Copies of what it learns, and what it keeps for each row; 0 if fits inside it check theirs.
+        """
         return 0
 
     def check_rows(self, rows: Rows) -> None:  # noqa: B027
@@ -232,10 +233,9 @@ class LinearPlan(Plan):
     loss: Loss
     n_features: int
 
-    @property
-    def n_learned(self) -> int:
-        """Number of learned values: the weights and constant of every class."""
-        return self.loss.n_classes * (self.n_features + 1)
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of the weights and the constant of every class."""
+        return COPIES * self.loss.n_classes * (self.n_features + 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,19 +266,18 @@ class SumsPlan(Plan):
         """Events, one per sum."""
         return tuple(one.event for one in self.sums)
 
-    @property
-    def n_learned(self) -> int:
-        """Number of released values."""
-        return sum(one.size for one in self.sums)
+    def n_numbers(self, n_rows: int) -> int:
+        """Return the room for copies of the released values."""
+        return COPIES * sum(one.size for one in self.sums)
 
     def summary(self) -> str:
         """Return a one-line summary of public facts."""
-        return f"{self.n_learned} noisy numbers"
+        return f"{sum(one.size for one in self.sums)} noisy numbers"
 
-    def statement(self, **occasion: Any) -> PrivacyStatement:
+    def statement(self, released: Any = None, **occasion: Any) -> PrivacyStatement:
         """Return the statement; ``occasion`` holds the fields about the fit."""
         parts = tuple(one.part for one in self.sums)
-        return PrivacyStatement.of(self, loss="none", parts=parts, **occasion)
+        return filled(PrivacyStatement, self, loss="none", parts=parts, **occasion)
 
 
 # Descent sums dense rows in single precision and in random order, or exactly and as they lie. The

@@ -132,7 +132,7 @@ class PublicMap:
         self, X: Any, codes: NDArray[np.int64], n_classes: int, n_threads: int, owners: Any = None
     ) -> _core.Records:
         """Return the mapped training rows with their labels and owners, if any. Private."""
-        X = self._columns(X)
+        X = X if self.splines is None else self.splines.apply(X)
         if self.offset is not None and sparse.issparse(X):
             X = X.toarray()
         records = _core.Records(
@@ -155,7 +155,7 @@ class PublicMap:
         X : ndarray or CSR matrix of shape (n_samples, n_features)
             Finite numbers.
         """
-        X = self._columns(X)
+        X = X if self.splines is None else self.splines.apply(X)
         if sparse.issparse(X):
             return self._apply_csr(X)
         rows = self.entries(X)
@@ -165,10 +165,6 @@ class PublicMap:
         rows /= np.where(largest == 0.0, 1.0, largest)[:, None]
         rows *= self._factors(largest, np.linalg.norm(rows, axis=1))[:, None]
         return rows
-
-    def _columns(self, X: Any) -> Any:
-        """Return the columns to map: those of X, or the functions that take their place."""
-        return X if self.splines is None else self.splines.apply(X)
 
     @quiet
     def entries(self, X: Any) -> Any:

@@ -156,7 +156,7 @@ def given_label_set(candidates: list[Any]) -> tuple[bool, NDArray[Any] | None]:
     if any(step is None for step in steps):
         return False, None
     sets: list[Any] = [getattr(step, "classes", None) for step in steps]
-    sets = [None if classes is None else public_classes(classes) for classes in sets]
+    sets = [None if classes is None else public_classes("classes", classes) for classes in sets]
     # None equals None only.
     if not all(np.array_equal(sets[0], other) for other in sets):
         raise InvalidParameterError("classes: expected the same in all candidates")
@@ -670,7 +670,7 @@ class PrivateGridSearch(PrivateEstimator, MetaEstimatorMixin, ClassifierMixin, B
         """
         branches = tuple(branch.events for branch in plan.budgets.branches)
         own = {"candidates": self.titles, "branches": branches}
-        statement = SelectionStatement.of(plan.budgets, self, **own, **occasion)
+        statement = filled(SelectionStatement, plan.budgets, self, **own, **occasion)
         for leaf in leaf_steps(released.estimator, ""):
             leaf.estimator.__dict__.pop("_continuation", None)
         steps = private_steps(released.estimator)

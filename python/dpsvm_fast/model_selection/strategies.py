@@ -177,7 +177,8 @@ class SearchPlan(Plan):
         """
         # As many workers as wanted and no idle ones; the cores are divided among them.
         workers = effective_n_jobs(self.n_jobs)
-        n_threads = None if workers == 1 else max(1, check.check_n_threads(None) // workers)
+        cores = check.check_n_threads("n_threads", None)
+        n_threads = None if workers == 1 else max(1, cores // workers)
         watched: dict[str, Any] = {"initializer": _begin, "initargs": (os.getpid(),)}
         if "backend_kwargs" not in signature(Parallel).parameters:
             # Before joblib 1.5; its workers check for their parent from their first task on.
@@ -262,7 +263,8 @@ def assigned_parts(
         parts = np.split(np.lexsort(words.reshape(2, n)), ends[:-1])
         return [np.sort(part) for part in parts]
     weights = part_weights(n_candidates, validation_fraction)
-    drawn = np.asarray(sources.noise.random_parts(n, weights, check.check_n_threads(None)))
+    n_threads = check.check_n_threads("n_threads", None)
+    drawn = np.asarray(sources.noise.random_parts(n, weights, n_threads))
     return [np.flatnonzero(drawn == part) for part in range(n_candidates + 1)]
 
 
@@ -537,7 +539,7 @@ class Scoring:
         accepted = "a dict with a public weight for every class, as class frequencies are private"
         check.check_type("class_weight", class_weight, Mapping, accepted)
         try:
-            self.classes = public_classes(list(class_weight))
+            self.classes = public_classes("classes", list(class_weight))
         except (InvalidTypeError, InvalidParameterError) as error:
             raise type(error)(f"class_weight: {error}") from None
         given = [check.check_positive("class_weight", value) for value in class_weight.values()]

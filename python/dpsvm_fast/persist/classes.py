@@ -174,7 +174,7 @@ def _bounds_from(where: str, record: Any, facts: Facts) -> Any:
         if d > MAX_REPEATED:
             raise ModelFormatError(f"{where}: expected an array for that number of features")
         sides.append(np.full(d, number))
-    return refused(checked_bounds, tuple(sides), where=f"{where}: ")
+    return refused(checked_bounds, "bounds", tuple(sides), where=f"{where}: ")
 
 
 def _fourier_from(where: str, record: Any, facts: Facts) -> FourierFeatures:
@@ -726,11 +726,7 @@ _EVERY = (
         "RandomFourierFeatures",
         FEATURES | {"_features": replace(FOURIER, none=False)},
         # The frequencies are public, and so is their seed.
-        special={
-            "random_state": parameter(
-                "random_state", lambda _, seed: check.check_random_state(seed)
-            )
-        },
+        special={"random_state": parameter("random_state", check.check_random_state)},
         derived=lambda f: {"seed_": f["_features"].seed, "structure_": f["_features"].structure},
     ),
     SavedClass(MAPS, "PublicScaler", FEATURES, fits=False),
@@ -816,9 +812,7 @@ _EVERY = (
     SavedClass(
         "dpsvm_fast.model_selection",
         "ConstantClassifier",
-        special={
-            "classes": parameter("classes", lambda _, c: public_classes(c), **SPECIAL["classes"])
-        },
+        special={"classes": parameter("classes", public_classes, **SPECIAL["classes"])},
         fits=False,
     ),
 )

@@ -511,7 +511,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
     sides: list[NDArray[Any]] = []
     bounds, centre = vars(model).get("bounds"), vars(model).get("centre")
     if bounds is not None and not isinstance(bounds, str):
-        given = checked_bounds(bounds)
+        given = checked_bounds("bounds", bounds)
         if isinstance(given, NamedBounds):
             refused(given.in_order, names, where=f"{where}: ")
         sides += given
@@ -527,7 +527,7 @@ def _check_widths(where: str, model: Any, facts: Mapping[str, Any]) -> None:
 
 def _same_labels(given: Any, classes: NDArray[Any]) -> bool:
     """Return whether a label set, as given by the user, is that of a model."""
-    known = public_classes(list(given))
+    known = public_classes("classes", list(given))
     kinds = {labels.dtype.kind for labels in (known, classes)}
     same: bool = known.tolist() == classes.tolist()
     return same and (len(kinds) == 1 or kinds <= set("iu"))

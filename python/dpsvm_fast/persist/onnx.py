@@ -386,7 +386,7 @@ def _ellipsoid_scores(graph: Graph, model: Any, rows: str) -> tuple[str, str]:
 def _scaled(graph: Graph, step: Any, rows: str) -> str:
     """Apply ``PublicScaler``."""
     facts = (vars(step).get(name) for name in FEATURE_FACTS)
-    bounds = broadcast_bounds(checked_bounds(step.bounds), *facts) or ()
+    bounds = broadcast_bounds(checked_bounds("bounds", step.bounds), *facts) or ()
     low, high = np.broadcast_arrays(*map(np.atleast_1d, bounds))
     return _entries(graph, PublicMap.from_bounds(low, high), rows)
 

@@ -161,7 +161,7 @@ class BoundaryDisplay(PlaneDisplay):
         n_points = check.check_integer("grid_resolution", grid_resolution, 2)
         bounds = _public_bounds(estimator) if bounds is None else bounds
         names = getattr(estimator, "feature_names_in_", None)
-        limits = broadcast_bounds(checked_bounds(bounds), 2, names)
+        limits = broadcast_bounds(checked_bounds("bounds", bounds), 2, names)
         assert limits is not None
         first, second = (np.linspace(*ends, n_points) for ends in zip(*limits, strict=True))
         last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
@@ -642,7 +642,7 @@ def private_scores(
     """
     shares = _shares(estimator)
     given = check.check_items("epsilons", epsilons, "a list of numbers")
-    budgets = [check.check_epsilon(epsilon, "epsilons") for epsilon in given]
+    budgets = [check.check_epsilon("epsilons", epsilon) for epsilon in given]
     if not budgets:
         raise InvalidParameterError.of("epsilons", got=[], accepted="at least one epsilon")
     n_repeats = check.check_integer("n_repeats", n_repeats, 1, MAX_REPEATS)
@@ -671,7 +671,7 @@ def _shares(estimator: Any) -> list[float]:
             f"estimator: got {type(estimator).__name__}, expected a classifier with the parameters "
             "epsilon, delta and random_state, or a Pipeline with one at its end"
         )
-    own = [check.check_epsilon(step.epsilon) for step in steps]
+    own = [check.check_epsilon("epsilon", step.epsilon) for step in steps]
     total = add_up(*own)
     return [1.0] if len(own) == 1 else [div_down(one, total) for one in own]
 
