@@ -1,10 +1,14 @@
 //! The Crammer-Singer solver from outside: certificates, layouts, threads, interrupts.
 
 use dpsvm_core::Error;
+use dpsvm_core::layout::lines::Lines;
+use dpsvm_core::layout::weights::WeightLayout;
 use dpsvm_core::rows::view::{CsrIndex, Layout, RowBounds, Rows, Values};
 use dpsvm_core::runtime::interrupt::{Interrupt, Never};
 use dpsvm_core::solver::crammer_singer::CrammerSingerSettings;
-use dpsvm_core::solver::crammer_singer::simplex::project;
+use dpsvm_core::solver::crammer_singer::end_game::system::System;
+use dpsvm_core::solver::crammer_singer::problem::Problem;
+use dpsvm_core::solver::crammer_singer::simplex::{leading, project, room};
 use dpsvm_core::solver::crammer_singer::{CrammerSingerSolution, solve};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -353,6 +357,162 @@ fn nearly_equal_rows_are_solved_in_a_few_rounds() {
     }
 }
 
+/// The projection of `z`, and the class where it is a vertex.
+fn projected(z: &[f64], total: f64) -> (Vec<f64>, Option<usize>) {
+    let mut c = room(z.len()).unwrap();
+    c[..z.len()].copy_from_slice(z);
+    let vertex = project(&mut c, total);
+    c.truncate(z.len());
+    (c, vertex)
+}
+
+/// KKT: `c_k = max(z_k - t, 0)` for one `t`, and `sum c = total`.
+fn check_projection(z: &[f64], total: f64) {
+    let (c, vertex) = projected(z, total);
+    let sum: f64 = c.iter().sum();
+    assert!((sum - total).abs() <= 1e-14 * total, "{z:?} sums to {sum}");
+    assert!(c.iter().all(|c| *c >= 0.0));
+    let t = (0..z.len())
+        .filter(|k| c[*k] > 0.0)
+        .map(|k| z[k] - c[k])
+        .fold(f64::NEG_INFINITY, f64::max);
+    for (z_k, c_k) in z.iter().zip(&c) {
+        let error = (c_k - (z_k - t).max(0.0)).abs();
+        assert!(error < 1e-13 * (1.0 + z_k.abs()), "{z:?} -> {c:?}");
+    }
+    if let Some(m) = vertex {
+        assert_eq!(c[m], total);
+        assert_eq!(c.iter().filter(|c| **c != 0.0).count(), 1);
+    }
+}
+
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn projections_satisfy_their_optimality_conditions() {
+    check_projection(&[0.3, 0.2, 0.1], 1.0);
+    check_projection(&[5.0, 0.0], 1.0);
+    check_projection(&[0.0, 0.0, 0.0, 0.0], 0.25);
+    check_projection(&[1.0, 1.0 + 1e-16, -4.0], 2.0);
+    check_projection(&[-1e3, 7.5, 7.4999, 7.2, 0.1], 0.5);
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    for case in 0..2000 {
+        let classes = [7, 8, 9, 16, 35, 100][case % 6];
+        let z: Vec<f64> = (0..classes).map(|_| 1.7 * rng.random::<f64>()).collect();
+        check_projection(&z, 0.5);
+        check_projection(&z, 3.0);
+    }
+}
+
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn vertices_are_exact() {
+    let (c, vertex) = projected(&[0.1, 0.9, -3.0], 0.3);
+    assert_eq!((c, vertex), (vec![0.0, 0.3, 0.0], Some(1)));
+}
+
+/// The lead of the best class decides which rows a certificate may leave out.
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn leading_classes_and_their_leads() {
+    let mut rng = ChaCha8Rng::seed_from_u64(2);
+    for _ in 0..20_000 {
+        let classes = rng.random_range(2..40);
+        // Few values, so that many tie.
+        let scores: Vec<f64> = (0..classes)
+            .map(|_| {
+                f64::from(rng.random_range(-3_i8..4)) - 1e200 * f64::from(rng.random::<bool>())
+            })
+            .collect();
+        let own = rng.random_range(0..classes);
+        let mut expected = scores.clone();
+        expected[own] -= 1.0;
+        let mut gradient = room(classes).unwrap();
+        let (best, top, second) = leading(&scores, own, &mut gradient);
+        assert_eq!(gradient[..classes], expected);
+        assert_eq!(expected[best], top);
+        expected.sort_by(f64::total_cmp);
+        assert_eq!(
+            (top, second),
+            (expected[classes - 1], expected[classes - 2])
+        );
+    }
+}
+
+/// A table of categories with noisy labels: thousands of open rows for some hundred weights. Working
+/// sets in Gram space wandered there without an end.
+#[test]
+fn categories_are_certified_in_few_rounds() {
+    let (n, parts, categories, classes) = (6000, 8, 20, 4);
+    let mut rng = ChaCha8Rng::seed_from_u64(18);
+    let d = parts * categories;
+    let teacher: Vec<f64> = (0..classes * d)
+        .map(|_| rng.random::<f64>() * 3.5)
+        .collect();
+    let (mut x, mut y) = (vec![0.0; n * d], Vec::new());
+    for row in x.chunks_exact_mut(d) {
+        let mut scores: Vec<f64> = (0..classes).map(|_| rng.random::<f64>() * 2.0).collect();
+        for part in 0..parts {
+            let column = part * categories + rng.random_range(0..categories);
+            row[column] = 1.0 / (parts as f64).sqrt();
+            for (k, score) in scores.iter_mut().enumerate() {
+                *score += teacher[k * d + column];
+            }
+        }
+        let best = (0..classes).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+        y.push(best.unwrap() as i64);
+    }
+    let data = Data {
+        x,
+        y,
+        n,
+        d,
+        classes,
+    };
+    let mut wanted = settings(&data, 1e-3);
+    wanted.cost = 10.0;
+    wanted.radius *= 10.0 / COST;
+    let solution = run(&data, &wanted);
+    assert!(solution.rounds <= 8, "{} rounds", solution.rounds);
+}
+
+/// Large Newton systems: conjugate gradients where they come near in time, else the factor.
+#[test]
+fn newton_steps_of_many_weights() {
+    let data = data(19, 600, 60, 25, 0.3);
+    let rows = Rows::new(Values::F64(&data.x), Layout::Dense, (600, 60), BOUNDS).unwrap();
+    let wanted = settings(&data, 1e-3);
+    let problem = Problem::new(rows, (&data.y, &[]), &wanted, &Never).unwrap();
+    let layout = Lines::new(25, problem.columns);
+    let system = System::new(&problem, layout, &Never);
+    let mut rng = ChaCha8Rng::seed_from_u64(20);
+    let (all, mut start, mut classes) = ((0..600).collect::<Vec<u32>>(), vec![0], Vec::new());
+    for _ in 0..600 {
+        let first = rng.random_range(0..22_u32);
+        classes.extend([first, first + 1, first + 3]);
+        start.push(classes.len());
+    }
+    let right: Vec<f64> = (0..layout.stored())
+        .map(|at| {
+            if at < 25 * problem.columns {
+                rng.random::<f64>() - 0.5
+            } else {
+                0.0
+            }
+        })
+        .collect();
+    let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
+    for (sigma, off) in [(1.0, 0.1), (1e13, 1e-9)] {
+        let free = (&all[..], &start[..], &classes[..]);
+        let (mut quick, mut exact) = (right.clone(), right.clone());
+        assert!(system.step(free, sigma, &mut quick).unwrap());
+        assert!(system.solve(free, &[sigma], 1.0, &mut exact).unwrap());
+        let error: Vec<f64> = quick.iter().zip(&exact).map(|(a, b)| a - b).collect();
+        assert!(norm(&error) <= off * norm(&exact));
+        // A control: the two ways differ where the gradients suffice.
+        assert_eq!(sigma == 1.0, norm(&error) > 0.0);
+    }
+}
+
 /// Ties once made the projection go round for ever.
 #[test]
 fn projections_of_ties_end() {
@@ -372,8 +532,8 @@ fn projections_of_ties_end() {
             })
             .collect();
         z[0] += total * rng.random::<f64>();
-        project(&mut z, total);
-        let sum: f64 = z.iter().sum();
+        let (c, _) = projected(&z, total);
+        let sum: f64 = c.iter().sum();
         assert!((sum - total).abs() <= 1e-12 * total);
     }
 }
