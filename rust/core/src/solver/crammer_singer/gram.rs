@@ -30,8 +30,8 @@ pub struct GramSet {
     largest: usize,
 }
 
-/// Groups computed before their products are written to the matrix.
-const WAVE: usize = 16;
+/// Rows whose products are computed before these are written to the matrix.
+const WAVE: usize = 512;
 
 impl GramSet {
     /// The empty set, to hold at most `largest` rows.
@@ -61,11 +61,12 @@ impl GramSet {
         let dense = problem.store.is_dense();
         let size = if dense { DENSE_GROUP } else { GROUP };
         let groups = (m - old).div_ceil(size);
-        for wave in (0..groups).step_by(WAVE) {
+        let at_once = WAVE / size;
+        for wave in (0..groups).step_by(at_once) {
             let set = &self.rows;
             let parts = map_blocks(
                 problem.pool.as_deref(),
-                WAVE.min(groups - wave),
+                at_once.min(groups - wave),
                 interrupt,
                 |group| {
                     let first = old + (wave + group) * size;
