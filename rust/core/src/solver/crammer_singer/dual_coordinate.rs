@@ -114,8 +114,10 @@ const SLOW: [f64; 2] = [0.1, 0.7];
 /// Times the gap aimed at from which proximal points, which rounding disturbs there, leave the rest to
 /// others: coordinate descent takes a few passes for it, points took hundreds where many rows tie.
 const CLOSE: f64 = 100.0;
-/// Passes after which rows do not only go to their own best points, but further together.
+/// Passes after which rows do not only go to their own best points, but further together; and the most
+/// duals that are kept for that.
 const LEAPS_FROM: u64 = 18;
+const LEAP_NUMBERS: usize = 1 << 24;
 /// Factors of the next such step's length: largest, and beside the best share of one that was too long;
 /// and the least length.
 const LONGER: f64 = 2.0;
@@ -293,7 +295,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             self.passes += 1;
             if epoch == 0 {
                 seen = latest;
-                if leaps {
+                if leaps && active.len().saturating_mul(classes) <= LEAP_NUMBERS {
                     rows = copied(active)?;
                     last = with_capacity(rows.len() * classes)?;
                     for i in &rows {
@@ -302,7 +304,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
                 }
             }
         }
-        if leaps {
+        if !rows.is_empty() {
             let best = dispatch(Leap {
                 problem: self.problem,
                 layout: self.layout,
