@@ -475,6 +475,30 @@ fn categories_are_certified_in_few_rounds() {
     assert!(solution.rounds <= 8, "{} rounds", solution.rounds);
 }
 
+/// Rows so short that steps of a huge C overflow in single precision: no class has a score there.
+// Proof: output_perturbation, "Inexact minimiser"
+#[test]
+fn scores_that_overflow_are_no_error() {
+    for classes in [3, 9, 12, 26] {
+        let mut data = data(24, 800, 6, classes, 1.0);
+        for x in &mut data.x {
+            *x *= 1e-25;
+        }
+        let mut wanted = settings(&data, 1e-3);
+        (wanted.cost, wanted.radius) = (1e50, 1e45);
+        wanted.max_passes = Some(300);
+        let shape = (data.n, data.d);
+        let bounds = RowBounds {
+            data_norm: 1.0,
+            intercept: 0.0,
+        };
+        let rows = Rows::new(Values::F64(&data.x), Layout::Dense, shape, bounds).unwrap();
+        let solution = solve(rows, (&data.y, &[]), &wanted, &Never).unwrap();
+        let found = solution.weights.unwrap_or_default();
+        assert!(found.iter().all(|weight| weight.is_finite()));
+    }
+}
+
 /// Large Newton systems: conjugate gradients where they come near in time, else the factor.
 #[test]
 fn newton_steps_of_many_weights() {

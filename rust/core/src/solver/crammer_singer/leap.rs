@@ -37,7 +37,7 @@ pub struct Leap<'p, 'd, L, T> {
 }
 
 impl<L: WeightLayout, T: Real> Kernel for Leap<'_, '_, L, T> {
-    /// The best share of the step: above 1 if it was too short, 0 or less if it was not taken.
+    /// The best share of the step: above 1 if it was too short, not above 0 if it was not taken.
     type Output = Result<f64>;
 
     #[inline(always)]
@@ -73,9 +73,10 @@ impl<L: WeightLayout, T: Real> Kernel for Leap<'_, '_, L, T> {
             slope -= weight.wide() * change.wide();
             square += change.wide() * change.wide();
         }
-        let best = if square > 0.0 { slope / square } else { 0.0 };
-        let share = best.min(1.0);
-        if share > 0.0 {
+        let best = slope / square;
+        // Not where no row moves, or single precision overflows.
+        if best > 0.0 {
+            let share = best.min(1.0);
             for (weight, change) in self.weights.iter_mut().zip(&change) {
                 *weight = T::near(weight.wide() + share * change.wide());
             }

@@ -50,9 +50,13 @@ fn top(chunks: &[[f64; LANES]]) -> f64 {
     tops[0]
 }
 
-/// The first place of an entry.
+/// The first place of the largest entry; 0 where no class has a number, as scores of tiny rows can
+/// overflow in single precision.
 #[inline(always)]
 fn place(chunks: &[[f64; LANES]], entry: f64) -> usize {
+    if entry <= f64::MIN {
+        return 0;
+    }
     for (first, chunk) in (0..).step_by(LANES).zip(chunks) {
         let mut found = 0_u32;
         for lane in 0..LANES {
