@@ -28,7 +28,7 @@ use crate::solver::crammer_singer::simplex::{
 use crate::solver::smooth::newton_parts::add;
 use std::ops::Range;
 
-/// Most entries of the weights: the Newton system may be built and factored at each step.
+/// Most entries of the weights: a Newton system is solved at each step.
 const LARGEST: usize = 4000;
 /// Most of them, and of a row, where that is cheap.
 const LARGE: usize = 1200;
