@@ -6,7 +6,7 @@ use crate::descent::leaves::{LEAF, plant};
 use crate::descent::passes::{LeafScratch, Precision, Rule, View};
 use crate::descent::release::{COLUMNS_TOGETHER, Places};
 use crate::descent::sparse::SparsePass;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::lines::{Lines, suited};
 use crate::layout::weights::WeightLayout;
 use crate::records::persons::Products;
@@ -124,12 +124,14 @@ fn parted(items: Range<usize>, split: usize) -> (Range<usize>, Range<usize>) {
 
 /// One thread's share of a step.
 pub struct Worker<T> {
-    /// Pieces of work that are left.
-    pub items: Range<usize>,
     /// Pieces to be added next.
     pub part: Range<usize>,
-    /// Their sum.
+    /// The sum of those added.
     pub sum: ExactSum,
+    /// Whether the sum is that of an earlier step.
+    pub idle: bool,
+    /// The first contribution that could not be added.
+    pub error: Option<Error>,
     scratch: LeafScratch<T>,
 }
 
@@ -150,9 +152,10 @@ pub trait Summation<T: Precision>: Sync {
     /// No memory.
     fn worker(&self) -> Result<Worker<T>> {
         Ok(Worker {
-            items: 0..0,
             part: 0..0,
             sum: self.sum()?,
+            idle: true,
+            error: None,
             scratch: LeafScratch::default(),
         })
     }

@@ -36,9 +36,10 @@ pub struct DensePass<'p, T> {
     pub scratch: &'p mut LeafScratch<T>,
 }
 
-/// Entries up to which rows stay in the caches. Of more, those of the next leaf are asked for early: they
-/// lie anywhere, so that the hardware cannot foresee them.
+/// Entries up to which rows stay in the caches. Of more, rows are asked for when this many entries, or a
+/// leaf, lie before them: they lie anywhere, so that the hardware cannot foresee them.
 const NEAR: usize = 1 << 20;
+const EARLY: usize = 1 << 13;
 
 /// More than what rounding adds to the sum of a leaf.
 const LEAF_SLACK: f64 = 1.001;
@@ -61,7 +62,7 @@ impl<T: Precision> Kernel for DensePass<'_, T> {
         let (order, mut leaves) = (self.order, self.leaves.iter());
         let mut groups = Groups::new(self.records, self.persons);
         let distance = if self.records.n_stored() > NEAR {
-            LEAF
+            (EARLY / self.records.columns.max(1)).clamp(8, LEAF)
         } else {
             order.len()
         };

@@ -1,60 +1,47 @@
-//! Noise drawn ahead of the steps that use it.
+//! The noise of one step, drawn in pieces.
 
 use crate::descent::release::{Noise, NoiseKind};
-use crate::descent::settings::DescentSettings;
-use crate::descent::streams::DescentStreams;
 use crate::error::Result;
-use crate::runtime::memory::resize;
-use crate::runtime::threads::each_chunk;
-use rayon::ThreadPool;
-use std::ops::Range;
+use crate::noise::BLOCK;
+use crate::runtime::memory::{collected, resize};
+use std::sync::Mutex;
 
-/// Noise of some consecutive steps.
+/// Noise of one step.
 #[derive(Default)]
 pub struct Drawn {
-    first: u32,
     whole: Vec<i64>,
     real: Vec<f64>,
 }
 
+/// What one stream fills.
+pub enum Part<'d> {
+    /// Steps of a grid.
+    Whole(&'d mut [i64]),
+    /// Real numbers.
+    Real(&'d mut [f64]),
+}
+
 impl Drawn {
-    /// Draws for the steps `range`, sharing them out on `pool`.
+    /// Room for `weights` numbers of this kind, cut into the parts of the streams.
     ///
     /// # Errors
     /// No memory.
-    pub fn draw(
-        &mut self,
-        (settings, streams): (&DescentSettings, &DescentStreams<'_>),
-        range: Range<u32>,
-        pool: Option<&ThreadPool>,
-    ) -> Result<()> {
-        let p = settings.weights().max(1);
-        let len = range.len().saturating_mul(p);
-        self.first = range.start;
-        match settings.noise {
-            NoiseKind::Grid(_) => {
-                resize(&mut self.whole, len)?;
-                each_chunk(pool, &mut self.whole, p, &|step, part| {
-                    streams.grid_noise(range.start + step as u32, part);
-                });
-            }
-            NoiseKind::Float => {
-                resize(&mut self.real, len)?;
-                each_chunk(pool, &mut self.real, p, &|step, part| {
-                    streams.float_noise(range.start + step as u32, part);
-                });
-            }
-            NoiseKind::None => {}
-        }
-        Ok(())
+    pub fn parts(&mut self, kind: NoiseKind, weights: usize) -> Result<Vec<Mutex<Part<'_>>>> {
+        let size = |wanted| if wanted { weights } else { 0 };
+        resize(&mut self.whole, size(matches!(kind, NoiseKind::Grid(_))))?;
+        resize(&mut self.real, size(kind == NoiseKind::Float))?;
+        let whole = self.whole.chunks_mut(BLOCK).map(Part::Whole);
+        let real = self.real.chunks_mut(BLOCK).map(Part::Real);
+        let mut parts = collected(whole.map(Mutex::new))?;
+        parts.extend(real.map(Mutex::new));
+        Ok(parts)
     }
 
-    /// The noise of one of these steps.
-    pub fn step(&self, kind: NoiseKind, step: u32, p: usize) -> Noise<'_> {
-        let at = (step - self.first) as usize * p;
+    /// The noise.
+    pub fn noise(&self, kind: NoiseKind) -> Noise<'_> {
         match kind {
-            NoiseKind::Grid(grid) => Noise::Grid(grid, &self.whole[at..at + p]),
-            NoiseKind::Float => Noise::Float(&self.real[at..at + p]),
+            NoiseKind::Grid(grid) => Noise::Grid(grid, &self.whole),
+            NoiseKind::Float => Noise::Float(&self.real),
             NoiseKind::None => Noise::None,
         }
     }

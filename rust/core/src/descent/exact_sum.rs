@@ -7,10 +7,8 @@
 
 use crate::error::{Error, Result};
 use crate::numeric::float::Float;
-use crate::runtime::interrupt::Never;
 use crate::runtime::memory::{filled, zeros};
-use crate::runtime::threads::{each_block, each_chunk};
-use rayon::ThreadPool;
+use crate::runtime::team::Team;
 
 /// Below this many units, adding and subtracting [`ROUNDING`] units rounds a double to whole ones.
 pub const MAX_ROUNDED: f64 = 2_251_799_813_685_248.0;
@@ -106,16 +104,16 @@ impl<F: Float + Send + Sync> ExactSum<F> {
         Ok(())
     }
 
-    /// Adds other sums of the same unit and length, some entries by each thread of `pool`.
+    /// Adds other sums of the same unit and length, some entries by each thread.
     ///
     /// # Errors
     /// No memory.
-    pub fn merge(&mut self, others: &mut [&mut Self], pool: Option<&ThreadPool>) -> Result<()> {
+    pub fn merge(&mut self, others: &mut [&mut Self], team: &Team) -> Result<()> {
         let reached = |reached: F, other: &&mut Self| reached + other.reached;
         let reached = others.iter().fold(self.reached, reached);
         if others.iter().any(|other| other.large.is_some()) || reached > F::MAX_WHOLE {
             self.flush()?;
-            each_block(pool, others, &Never, |other| other.flush())?;
+            others.iter_mut().try_for_each(|other| other.flush())?;
         } else {
             self.reached = reached;
         }
@@ -134,11 +132,9 @@ impl<F: Float + Send + Sync> ExactSum<F> {
                 }
             }
         };
-        let large = self.large.as_deref_mut().unwrap_or(&mut []);
-        let pool = pool.filter(|_| self.small.len() > CHUNK);
-        each_chunk(pool, &mut self.small, CHUNK, &add_small);
-        each_chunk(pool, large, CHUNK, &add_large);
-        Ok(())
+        team.each_chunk(&mut self.small, CHUNK, &add_small)?;
+        let large = self.large.as_deref_mut().unwrap_or_default();
+        team.each_chunk(large, CHUNK, &add_large)
     }
 
     /// Back to zero.
@@ -166,6 +162,7 @@ mod tests {
     use super::ExactSum;
     use crate::numeric::float::Float;
     use crate::parts::toy::Toy;
+    use crate::runtime::team::Team;
     use std::collections::BTreeSet;
 
     // Proof: gradient_perturbation, "Clipped sums and their rounding"
@@ -184,10 +181,10 @@ mod tests {
         assert_eq!(sum.integer(1), -5);
         let mut other = ExactSum::new(2, unit)?;
         other.room(unit)?[1] += unit;
-        sum.merge(&mut [&mut other], None)?;
+        sum.merge(&mut [&mut other], &Team::of(1))?;
         assert_eq!(sum.integer(1), -4);
         let mut third = ExactSum::new(2, unit)?;
-        third.merge(&mut [&mut sum], None)?;
+        third.merge(&mut [&mut sum], &Team::of(1))?;
         assert_eq!(third.integer(0), 5 * 4_503_599_627_370_495);
         Ok(())
     }
@@ -257,7 +254,7 @@ mod tests {
         for a in &states {
             for b in states.iter().step_by(3) {
                 let (mut mine, mut theirs) = (sum::<MARGIN>(unit, *a), sum::<MARGIN>(unit, *b));
-                exact &= mine.merge(&mut [&mut theirs], None).is_ok();
+                exact &= mine.merge(&mut [&mut theirs], &Team::of(1)).is_ok();
                 exact &= mine.integer(0) == (a.0 + b.0) as i128;
             }
         }

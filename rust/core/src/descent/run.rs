@@ -6,7 +6,7 @@ use crate::descent::drawn::Drawn;
 use crate::descent::leaves::LEAF;
 use crate::descent::optimizer::State;
 use crate::descent::passes::{Precision, View};
-use crate::descent::release::{add_noise, for_each_exact};
+use crate::descent::release::{NoiseKind, add_noise, for_each_exact};
 use crate::descent::settings::{Arithmetic, DescentSettings};
 use crate::descent::streams::{Batches, DescentStreams};
 use crate::error::Result;
@@ -14,9 +14,11 @@ use crate::records::store::{RecordRows, Records};
 use crate::rows::sparse::Blocks;
 use crate::runtime::interrupt::{Interrupt, Never};
 use crate::runtime::memory::zeros;
-use crate::runtime::threads::{PARALLEL_WORK, each_block};
+use crate::runtime::team::Team;
+use crate::runtime::threads::own;
 use rayon::ThreadPool;
 use std::ops::Range;
+use std::sync::Mutex;
 
 /// Multiplications of one thread between two looks at the interrupt: some milliseconds.
 const ROUND_WORK: usize = 1 << 26;
@@ -24,8 +26,14 @@ const ROUND_WORK: usize = 1 << 26;
 /// hold their sums.
 const BLOCK_NUMBERS: usize = 1 << 17;
 const BLOCK_ROWS: usize = 1 << 14;
-/// Values of noise drawn ahead.
-const AHEAD: usize = 1 << 16;
+/// Multiplications that take as long as drawing a number.
+const DRAW_WORK: usize = 128;
+/// Multiplications of a run for which threads are started, and of a step for each of them.
+const TEAM_WORK: usize = 1 << 22;
+const SHARED_WORK: usize = 1 << 18;
+/// Pieces of a step for each thread, and the least multiplications of one.
+const PIECES: usize = 8;
+const PIECE_WORK: usize = 1 << 16;
 
 /// Purpose of a run.
 #[derive(Clone)]
@@ -117,37 +125,43 @@ impl Run<'_> {
         state: &mut State,
         interrupt: &dyn Interrupt,
     ) -> Result<Vec<i128>> {
-        let mut batch = Batch::default();
-        let first = match &self.purpose {
-            // Chosen once for all parts of a run.
-            Purpose::Steps(..) if self.batches.full() => 0,
-            Purpose::Steps(steps, _) => steps.start,
-            Purpose::Part(step) => *step,
+        let (first, steps) = match &self.purpose {
+            Purpose::Steps(steps, _) => (steps.start, steps.len()),
+            Purpose::Part(step) => (*step, 1),
         };
+        let mut batch = Batch::default();
         self.choose_batch(plan, first, &mut batch)?;
         let touched = batch.records(self.records).max(1) * plan.touched();
-        let share = self.pool.filter(|_| touched >= PARALLEL_WORK);
-        let threads = share.map_or(1, ThreadPool::current_num_threads);
-        let workers = (0..threads).map(|_| plan.worker());
-        let mut workers = workers.collect::<Result<Vec<_>>>()?;
-        let mut steps = StepLoop {
-            run: self,
-            plan,
-            share,
-            together: (ROUND_WORK / touched).max(1) as u32,
-            batch,
-            workers: &mut workers,
-            view: View::default(),
-            noisy: zeros(self.settings.weights())?,
-            state,
+        let noisy = self.settings.noise != NoiseKind::None;
+        let drawn = DRAW_WORK * usize::from(noisy) * self.settings.weights();
+        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
+        let work = touched + drawn;
+        let threads = if work.saturating_mul(steps) < TEAM_WORK {
+            1
+        } else {
+            threads.min(1 + work / SHARED_WORK)
         };
-        match &self.purpose {
-            Purpose::Steps(all, streams) => {
-                steps.all_steps(all.clone(), streams, interrupt)?;
-                Ok(Vec::new())
+        Team::gather(threads, |team| {
+            let workers = (0..team.threads()).map(|_| Ok(Mutex::new(plan.worker()?)));
+            let mut steps = StepLoop {
+                run: self,
+                plan,
+                team,
+                together: (ROUND_WORK / work.max(1)).max(1) as u32,
+                batch,
+                workers: workers.collect::<Result<_>>()?,
+                view: View::default(),
+                noisy: zeros(self.settings.weights())?,
+                state,
+            };
+            match &self.purpose {
+                Purpose::Steps(all, streams) => {
+                    steps.all_steps(all.clone(), streams, interrupt)?;
+                    Ok(Vec::new())
+                }
+                Purpose::Part(_) => steps.part(interrupt),
             }
-            Purpose::Part(_) => steps.part(interrupt),
-        }
+        })
     }
 
     fn choose_batch<T: Precision, P: Summation<T>>(
@@ -165,7 +179,9 @@ impl Run<'_> {
         }
         match self.purpose {
             _ if !plan.wants_leaves() => {}
+            // Planted once for all parts of a run that takes all records.
             Purpose::Steps(_, streams) if !self.settings.exact_sums => {
+                let step = if self.batches.full() { 0 } else { step };
                 batch.plant(|tags| streams.tags(step, tags))?;
             }
             _ => batch.cut()?,
@@ -178,12 +194,11 @@ impl Run<'_> {
 struct StepLoop<'w, 'j, T, P> {
     run: &'w Run<'j>,
     plan: &'w P,
-    /// Pool for the passes; `None` where a step is too small.
-    share: Option<&'w ThreadPool>,
+    team: &'w Team,
     /// Steps between two looks at the interrupt.
     together: u32,
     batch: Batch,
-    workers: &'w mut [Worker<T>],
+    workers: Vec<Mutex<Worker<T>>>,
     view: View<T>,
     noisy: Vec<f64>,
     state: &'w mut State,
@@ -193,9 +208,9 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
     /// The sum at the present weights, in units.
     fn part(&mut self, interrupt: &dyn Interrupt) -> Result<Vec<i128>> {
         self.plan.view(&self.state.weights, &mut self.view)?;
-        self.pass(interrupt)?;
+        let sum = self.pass(interrupt, 0, &|_| Ok(()))?;
         let mut units = zeros(self.run.settings.weights())?;
-        let sum = &self.workers[0].sum;
+        let sum = &own(&self.workers[sum]).sum;
         for_each_exact(sum, &self.plan.places(), |at, value| units[at] = value);
         Ok(units)
     }
@@ -206,106 +221,95 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         streams: &DescentStreams<'_>,
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
-        let (run, share) = (self.run, self.share);
-        let p = run.settings.weights().max(1);
-        let ahead = if run.pool.is_some() { AHEAD / p } else { 1 };
-        let chunk = ahead.clamp(1, 64) as u32;
-        // A thread that is free draws the noise of the next steps meanwhile.
-        let helper = run.pool.filter(|_| share.is_none());
-        let from = (run.settings, streams);
+        let (run, plan) = (self.run, self.plan);
+        let (settings, chosen) = (run.settings, !run.batches.full());
         let (mut now, mut next) = (Drawn::default(), Drawn::default());
-        let range = |first: u32| first..all.end.min(first.saturating_add(chunk));
-        now.draw(from, range(all.start), run.pool)?;
-        let mut first = all.start;
-        while first < all.end {
-            let steps = range(first);
-            first = steps.end;
-            if let Some(pool) = helper {
-                let mut drawn = Ok(());
-                pool.in_place_scope(|scope| {
-                    scope.spawn(|_| drawn = next.draw(from, range(first), None));
-                    self.some_steps(steps, all.start, &now, interrupt)
-                })?;
-                drawn?;
-            } else {
-                self.some_steps(steps, all.start, &now, interrupt)?;
-                next.draw(from, range(first), share)?;
-            }
-            std::mem::swap(&mut now, &mut next);
+        let mut coming = Batch::default();
+        if !all.is_empty() {
+            let parts = now.parts(settings.noise, settings.weights())?;
+            self.team.each(parts.len(), interrupt, &|_, at| {
+                streams.draw(all.start, at, &mut own(&parts[at]));
+            })?;
         }
-        Ok(())
-    }
-
-    /// The batch of step `first` is chosen already.
-    fn some_steps(
-        &mut self,
-        mut steps: Range<u32>,
-        first: u32,
-        drawn: &Drawn,
-        interrupt: &dyn Interrupt,
-    ) -> Result<()> {
-        while !steps.is_empty() {
-            interrupt.check()?;
-            let end = steps.end.min(steps.start.saturating_add(self.together));
-            let part = steps.start..end;
-            steps.start = end;
-            match self.share.filter(|_| self.together > 1) {
-                // A short step inside the pool wakes one thread less, and so does its end.
-                Some(pool) => pool.install(|| self.each_step(part, first, drawn, &Never)),
-                None => self.each_step(part, first, drawn, interrupt),
-            }?;
-        }
-        Ok(())
-    }
-
-    fn each_step(
-        &mut self,
-        steps: Range<u32>,
-        first: u32,
-        drawn: &Drawn,
-        interrupt: &dyn Interrupt,
-    ) -> Result<()> {
-        for step in steps {
-            if step > first && !self.run.batches.full() {
-                self.run.choose_batch(self.plan, step, &mut self.batch)?;
-            }
-            self.plan.view(&self.state.weights, &mut self.view)?;
-            self.pass(interrupt)?;
-            let settings = self.run.settings;
-            let noise = drawn.step(settings.noise, step, settings.weights());
-            let (sum, places) = (&self.workers[0].sum, self.plan.places());
-            add_noise(sum, &places, noise, &mut self.noisy);
+        for step in all.clone() {
+            let rare = (step - all.start).is_multiple_of(self.together);
+            let watch = if rare { interrupt } else { &Never };
+            plan.view(&self.state.weights, &mut self.view)?;
+            // The next step's records and noise are drawn by whoever is free.
+            let follows = step + 1 < all.end;
+            let parts = next.parts(settings.noise, settings.weights())?;
+            let batch = Mutex::new(&mut coming);
+            let before = if follows { 1 + parts.len() } else { 0 };
+            let sum = self.pass(watch, before, &|piece| {
+                if let Some(at) = piece.checked_sub(1) {
+                    streams.draw(step + 1, at, &mut own(&parts[at]));
+                } else if chosen {
+                    run.choose_batch(plan, step + 1, &mut own(&batch))?;
+                }
+                Ok(())
+            })?;
+            let sum = &own(&self.workers[sum]).sum;
+            add_noise(
+                sum,
+                &plan.places(),
+                now.noise(settings.noise),
+                &mut self.noisy,
+            );
             settings.take_step(self.state, &mut self.noisy);
+            std::mem::swap(&mut now, &mut next);
+            if chosen && follows {
+                std::mem::swap(&mut self.batch, &mut coming);
+            }
         }
         Ok(())
     }
 
-    /// All contributions of the step, into the sum of the first worker.
-    fn pass(&mut self, interrupt: &dyn Interrupt) -> Result<()> {
-        let items = self.plan.items(&self.batch);
-        let threads = self.workers.len();
-        for (at, worker) in self.workers.iter_mut().enumerate() {
-            worker.items = items * at / threads..items * (at + 1) / threads;
+    /// All contributions of the step, after `before` pieces of other work; the number of the worker
+    /// that has their sum.
+    fn pass(
+        &mut self,
+        interrupt: &dyn Interrupt,
+        before: usize,
+        other: &(dyn Fn(usize) -> Result<()> + Sync),
+    ) -> Result<usize> {
+        let (plan, batch, view, workers) = (self.plan, &self.batch, &self.view, &self.workers);
+        let items = plan.items(batch);
+        let records = batch.records(self.run.records).max(1);
+        let per_item = (plan.touched() * records / items.max(1)).max(1);
+        let share = items.div_ceil(PIECES * self.team.threads());
+        let each = share.max(PIECE_WORK / per_item);
+        let each = each.clamp(1, (ROUND_WORK / per_item).max(1));
+        for worker in workers {
+            own(worker).idle = true;
         }
-        let records = self.batch.records(self.run.records).max(1);
-        let per_item = (self.plan.touched() * records / items.max(1)).max(1);
-        let round = (ROUND_WORK / per_item).max(1);
-        let mut fresh = true;
-        while fresh || self.workers.iter().any(|worker| !worker.items.is_empty()) {
-            let (plan, batch, view) = (self.plan, &self.batch, &self.view);
-            each_block(self.share, self.workers, interrupt, |worker| {
-                if fresh {
+        let count = before + items.div_ceil(each);
+        self.team.each(count, interrupt, &|thread, piece| {
+            let worker = &mut *own(&workers[thread]);
+            let done = if let Some(piece) = piece.checked_sub(before) {
+                if std::mem::take(&mut worker.idle) {
                     worker.sum.clear();
                 }
-                let end = worker.items.end.min(worker.items.start + round);
-                worker.part = worker.items.start..end;
-                worker.items.start = end;
+                worker.part = piece * each..items.min((piece + 1) * each);
                 plan.pass(batch, view, worker)
-            })?;
-            fresh = false;
+            } else {
+                other(piece)
+            };
+            if let Err(error) = done {
+                worker.error.get_or_insert(error);
+            }
+        })?;
+        let mut workers: Vec<_> = workers.iter().map(own).collect();
+        if let Some(error) = workers.iter_mut().find_map(|worker| worker.error.take()) {
+            return Err(error);
         }
-        let (first, rest) = self.workers.split_at_mut(1);
-        let mut sums: Vec<_> = rest.iter_mut().map(|worker| &mut worker.sum).collect();
-        first[0].sum.merge(&mut sums, self.share)
+        let first = workers.iter().position(|worker| !worker.idle).unwrap_or(0);
+        if workers[first].idle {
+            workers[first].sum.clear();
+        }
+        let (first_worker, rest) = workers[first..].split_at_mut(1);
+        let rest = rest.iter_mut().filter(|worker| !worker.idle);
+        let mut sums: Vec<_> = rest.map(|worker| &mut worker.sum).collect();
+        first_worker[0].sum.merge(&mut sums, self.team)?;
+        Ok(first)
     }
 }

@@ -32,7 +32,7 @@ use crate::loss::smooth::SmoothLoss;
 use crate::records::store::{ROW_GRID, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, copied};
-use crate::runtime::threads::pool;
+use crate::runtime::threads::{own, pool};
 use std::ops::Range;
 
 /// Precision of scores and of sums within a leaf.
@@ -190,9 +190,10 @@ impl DescentSettings {
         let message = format_args!("expected {n_weights} sums");
         require(units.len() == n_weights, "total", message)?;
         let mut drawn = Drawn::default();
-        let steps = step..step.checked_add(1).unwrap_or(step);
-        drawn.draw((self, streams), steps, None)?;
-        let noise = drawn.step(self.noise, step, units.len());
+        for (at, part) in drawn.parts(self.noise, n_weights)?.iter().enumerate() {
+            streams.draw(step, at, &mut own(part));
+        }
+        let noise = drawn.noise(self.noise);
         let unit = self.part_unit();
         let noisy_sum = noisy_sum(unit, noise);
         let noisy = units.iter().enumerate();

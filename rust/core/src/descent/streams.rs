@@ -2,13 +2,14 @@
 //!
 //! Steps are counted from the beginning of the run.
 
+use crate::descent::drawn::Part;
 use crate::descent::optimizer::State;
 use crate::descent::release::NoiseKind;
 use crate::descent::settings::DescentSettings;
 use crate::error::{Result, require};
 use crate::noise::gaussian::fill_normal;
 use crate::noise::poisson_batch::{Rate, poisson_batch};
-use crate::noise::{BLOCK, GridScale, Key, Stream, Task};
+use crate::noise::{BLOCK, GridScale, Key, Task};
 use crate::records::store::Records;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::tasks::each_problem;
@@ -107,27 +108,13 @@ impl<'k> DescentStreams<'k> {
         }
     }
 
-    /// Noise in steps of the grid, 0 without noise.
-    pub fn grid_noise(&self, step: u32, noise: &mut [i64]) {
-        self.each_block(step, noise, |stream, part| match self.scale {
-            Some(scale) => scale.fill(stream, part),
-            None => part.fill(0),
-        });
-    }
-
-    /// Noise as real numbers.
-    pub fn float_noise(&self, step: u32, noise: &mut [f64]) {
-        self.each_block(step, noise, |stream, part| {
-            fill_normal(stream, part, self.sigma);
-        });
-    }
-
-    fn each_block<T>(&self, step: u32, noise: &mut [T], fill: impl Fn(&mut Stream, &mut [T])) {
-        for (block, part) in noise.chunks_mut(BLOCK).enumerate() {
-            fill(
-                &mut self.noise.stream(step * self.blocks + block as u32),
-                part,
-            );
+    /// Draws part `at` of the noise of a step; on a grid without noise 0.
+    pub fn draw(&self, step: u32, at: usize, part: &mut Part<'_>) {
+        let mut stream = self.noise.stream(step * self.blocks + at as u32);
+        match (part, self.scale) {
+            (Part::Whole(part), Some(scale)) => scale.fill(&mut stream, part),
+            (Part::Whole(part), None) => part.fill(0),
+            (Part::Real(part), _) => fill_normal(&mut stream, part, self.sigma),
         }
     }
 }

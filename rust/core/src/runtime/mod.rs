@@ -7,6 +7,7 @@ pub mod float_mode;
 pub mod interrupt;
 pub(crate) mod memory;
 pub mod tasks;
+pub(crate) mod team;
 pub mod threads;
 
 pub use memory::copied;

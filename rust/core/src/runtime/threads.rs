@@ -163,7 +163,7 @@ pub(super) fn share(pool: &ThreadPool, count: usize, work: &(dyn Fn(usize) + Syn
 }
 
 /// Locks a slot that only one block uses, so that it never waits.
-pub(super) fn own<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn own<T>(slot: &Mutex<T>) -> MutexGuard<'_, T> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

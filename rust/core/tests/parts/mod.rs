@@ -14,6 +14,7 @@ mod noise_small_staircases;
 mod noise_threads;
 mod numeric_float;
 mod numeric_normal;
+mod runtime_team;
 mod solver_crammer_singer;
 mod solver_parties;
 mod solver_smooth_coarse;
