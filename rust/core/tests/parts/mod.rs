@@ -2,6 +2,7 @@
 
 mod accounting_objective;
 mod descent_batch;
+mod descent_exact_leaf;
 mod fourier;
 mod layout_lines;
 mod losses;
@@ -14,6 +15,7 @@ mod noise_small_staircases;
 mod noise_threads;
 mod numeric_float;
 mod numeric_normal;
+mod rows_clip;
 mod runtime_team;
 mod solver_crammer_singer;
 mod solver_parties;

@@ -1,6 +1,7 @@
 //! The exact grid Gaussian: rounding against a big-integer oracle, and the law of small ratios.
 
 use super::noise_karney::round;
+use crate::noise::grid_gaussian::{DIGIT, fraction_reaches};
 use dpsvm_core::noise::{GridScale, Key, Stream};
 use rand::{Rng, RngExt, TryRng};
 use std::convert::Infallible;
@@ -344,4 +345,81 @@ fn tails_have_their_frequency() {
     };
     assert!(!rejects(ratio));
     assert!(rejects(1.02 * ratio));
+}
+
+/// `numerator / denominator >= 0.d1 d2 ...` is decided right for every quotient of small numbers
+/// and all digits that begin as it does or next to it; what follows is least or largest.
+// Proof: grid_gaussian
+#[test]
+fn all_small_quotients_are_compared_digit_by_digit() {
+    const WHOLE: u128 = 1 << DIGIT;
+    for denominator in 1..=48_u64 {
+        for numerator in 0..denominator {
+            let (n, d) = (u128::from(numerator), u128::from(denominator));
+            let first = n * WHOLE / d;
+            let second = n * WHOLE % d * WHOLE / d;
+            for one in [first.wrapping_sub(1), first, first + 1, 0, WHOLE - 1] {
+                for two in [second.wrapping_sub(1), second, second + 1, 0, WHOLE - 1] {
+                    for rest in [0, u32::MAX] {
+                        if one >= WHOLE || two >= WHOLE {
+                            continue;
+                        }
+                        let mut digits = [one as u32, two as u32].into_iter();
+                        let next = || digits.next().unwrap_or(rest);
+                        let got = fraction_reaches(numerator, denominator, next);
+                        // The largest digits come as close to the next number as one likes, and
+                        // never there.
+                        let known = (one * WHOLE + two) * d;
+                        let quotient = n * WHOLE * WHOLE;
+                        let exact = if rest == 0 {
+                            known >= quotient
+                        } else {
+                            known + d > quotient
+                        };
+                        assert_eq!(got, exact, "{n}/{d} {one} {two} {rest}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `floor(q y + 1/2)` for every ratio of four bits and every beginning of `y` of five, with digits
+/// on both sides of each place where the answer changes.
+// Proof: grid_gaussian
+#[test]
+fn all_small_numbers_are_rounded_right() {
+    const BITS: u32 = 4;
+    for mantissa in 8..16_u64 {
+        for shift in 1..=6 {
+            let scale = GridScale { mantissa, shift };
+            for y in 0..32_u128 {
+                // In units of 2^-(shift + BITS + DIGIT): q (y + digit / 2^32 / 2^BITS) + 1/2.
+                let unit = shift + BITS + DIGIT;
+                let half = 1_u128 << (unit - 1);
+                let at = |digit: u128| u128::from(mantissa) * ((y << DIGIT) + digit) + half;
+                let boundary = ((at(0) >> unit) + 1) << unit;
+                let change = (boundary - half).div_ceil(u128::from(mantissa)) - (y << DIGIT);
+                for digit in [
+                    0,
+                    change.saturating_sub(1),
+                    change,
+                    change + 1,
+                    (1 << DIGIT) - 1,
+                ] {
+                    if digit >= 1 << DIGIT {
+                        continue;
+                    }
+                    let answers = [0, u32::MAX].map(|rest| {
+                        let mut first = Some(digit as u32);
+                        scale.round_at(y, BITS, || first.take().unwrap_or(rest))
+                    });
+                    let least = at(digit) >> unit;
+                    // Just below the next digit, and never at it.
+                    let largest = (at(digit + 1) - 1) >> unit;
+                    assert_eq!(answers.map(|n| n as u128), [least, largest]);
+                }
+            }
+        }
+    }
 }
