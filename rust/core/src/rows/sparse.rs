@@ -2,8 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::rows::view::Row;
-use crate::runtime::interrupt::{Interrupt, poll};
+use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, resize, zeros};
+use crate::runtime::threads::each_block;
+use rayon::ThreadPool;
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -31,10 +33,19 @@ pub(crate) struct Blocks {
 
 /// Columns of a transposed matrix in bands of about as many entries each, and entries that are dealt to
 /// them at a time: written column by column at once they would miss the cache.
-const BANDS: usize = 256;
+const BANDS: usize = 64;
 const PART_ENTRIES: usize = 1 << 20;
 /// Entries for each column of a block, on average, from which columns are worth it.
 const MIN_ENTRIES: usize = 4;
+
+/// Entries of some rows by bands: column, row and value.
+#[derive(Default)]
+struct Dealt {
+    rows: Range<usize>,
+    entries: Vec<(u32, u32, f32)>,
+    /// Where each band ends, after where the first one starts.
+    ends: Vec<usize>,
+}
 
 impl SparseRows {
     /// Entries with their columns, and where each row starts and the last one ends.
@@ -85,7 +96,7 @@ impl SparseRows {
         &self,
         rows: Range<usize>,
         columns: usize,
-        interrupt: &dyn Interrupt,
+        (pool, interrupt): (Option<&ThreadPool>, &dyn Interrupt),
     ) -> Result<Self> {
         let mut start = zeros(columns + 1)?;
         let entries = self.start[rows.start]..self.start[rows.end];
@@ -95,37 +106,67 @@ impl SparseRows {
         for j in 0..columns {
             start[j + 1] += start[j];
         }
-        let mut next = collected(start[..columns].iter().copied())?;
         let (mut index, mut value) = (zeros(entries.len())?, zeros(entries.len())?);
         let shift = (entries.len() / BANDS + 1).next_power_of_two().ilog2();
-        let band = |j: u32| start[j as usize] >> shift;
-        let (mut at, mut banded) = (rows.start, Vec::new());
+        let mut next = collected(start[..columns].iter().copied())?;
+        let (mut bands, mut first) = (Vec::new(), 0);
+        let (mut own_index, mut own_value) = (&mut *index, &mut *value);
+        for next in next.chunk_by_mut(|a, b| a >> shift == b >> shift) {
+            let (column, place) = (first, next[0]);
+            first += next.len();
+            let (index, rest_index) = own_index.split_at_mut(start[first] - place);
+            let (value, rest_value) = own_value.split_at_mut(start[first] - place);
+            (own_index, own_value) = (rest_index, rest_value);
+            bands.push((column, place, next, index, value));
+        }
+        let threads = pool.map_or(1, ThreadPool::current_num_threads);
+        let mut parts = collected((0..threads).map(|_| Dealt::default()))?;
+        let mut at = rows.start;
         while at < rows.end {
-            let most = self.start[at] + PART_ENTRIES;
-            let end = self.start[at + 1..=rows.end].partition_point(|end| *end <= most);
-            let part = at..at + end.max(1);
-            at = part.end;
-            let entries = self.start[part.start]..self.start[part.end];
-            let mut to = [0; BANDS + 1];
-            (self.index[entries.clone()].iter()).for_each(|j| to[band(*j) + 1] += 1);
-            (0..BANDS).for_each(|band| to[band + 1] += to[band]);
-            resize(&mut banded, entries.len())?;
-            for i in part {
-                poll(i, interrupt)?;
-                let row = self.row(i);
-                for (j, x) in row.index.iter().zip(row.value) {
-                    let to = &mut to[band(*j)];
-                    banded[*to] = (*j, (i - rows.start) as u32, *x);
-                    *to += 1;
-                }
+            for part in &mut parts {
+                let most = self.start[at] + PART_ENTRIES;
+                let fitting = self.start[at + 1..=rows.end].partition_point(|end| *end <= most);
+                let end = rows.end.min(at + fitting.max(1));
+                part.rows = at..end;
+                at = end;
             }
-            for (j, i, x) in &banded {
-                let to = &mut next[*j as usize];
-                (index[*to], value[*to]) = (*i, *x);
+            let band = |j: u32| start[j as usize] >> shift;
+            each_block(pool, &mut parts, interrupt, |part| {
+                self.deal(part, rows.start, band)
+            })?;
+            each_block(pool, &mut bands, interrupt, |band| {
+                let (column, place, next, index, value) = band;
+                for part in &parts {
+                    let own = *place >> shift;
+                    for (j, i, x) in &part.entries[part.ends[own]..part.ends[own + 1]] {
+                        let to = &mut next[*j as usize - *column];
+                        (index[*to - *place], value[*to - *place]) = (*i, *x);
+                        *to += 1;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        Ok(Self::new(value, index, start))
+    }
+
+    /// Deals the entries of a part's rows, counted from the row `origin`, to bands.
+    fn deal(&self, part: &mut Dealt, origin: usize, band: impl Fn(u32) -> usize) -> Result<()> {
+        let entries = self.start[part.rows.start]..self.start[part.rows.end];
+        part.ends.clear();
+        part.ends.resize(BANDS + 2, 0);
+        (self.index[entries.clone()].iter()).for_each(|j| part.ends[band(*j) + 2] += 1);
+        (0..=BANDS).for_each(|band| part.ends[band + 1] += part.ends[band]);
+        resize(&mut part.entries, entries.len())?;
+        for i in part.rows.clone() {
+            let row = self.row(i);
+            for (j, x) in row.index.iter().zip(row.value) {
+                let to = &mut part.ends[band(*j) + 1];
+                part.entries[*to] = (*j, (i - origin) as u32, *x);
                 *to += 1;
             }
         }
-        Ok(Self::new(value, index, start))
+        Ok(())
     }
 
     /// The first `n` rows in blocks of so many, made once: whoever asks first decides how many. None
@@ -152,7 +193,7 @@ impl SparseRows {
     }
 
     fn cut(&self, n: usize, columns: usize, rows: usize, watch: &dyn Interrupt) -> Result<Blocks> {
-        let block = |first| self.transposed(first..n.min(first + rows), columns, watch);
+        let block = |first| self.transposed(first..n.min(first + rows), columns, (None, watch));
         Ok(Blocks {
             rows,
             by_column: (0..n).step_by(rows).map(block).collect::<Result<_>>()?,

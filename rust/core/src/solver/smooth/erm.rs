@@ -17,7 +17,7 @@ use crate::rows::view::Rows;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, mapped, zeros};
 use crate::runtime::tasks::each_problem;
-use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, pool_above};
+use crate::runtime::threads::{PARALLEL_ENTRIES, check_threads, each_block, pool_above};
 use crate::solver::Fits;
 use crate::solver::smooth::blocks::{BlockPasses, SAMPLE_SHARE, sampled};
 use crate::solver::smooth::coarse::ColumnSums;
@@ -131,6 +131,54 @@ fn check_linear(linear: &[f64], length: Option<usize>) -> Result<()> {
 /// One in so many rows is counted to number the columns by frequency: only speed depends on it.
 const COUNTED: usize = 8;
 
+/// Parts of the entries that are renamed at once, each of at most so many, with sums of its own. Their
+/// number depends on the rows alone, so that sums have the same bits for any number of threads.
+const LANES: usize = 8;
+const LANE_ENTRIES: usize = 1 << 20;
+/// Entries for each column of a lane from which it is worth sums of its own.
+const LANE_SHARE: usize = 4;
+
+/// Renames the columns to their places; returns the sums by place.
+fn renamed(
+    rows: &mut SparseRows,
+    place: &[u32],
+    pool: Option<&ThreadPool>,
+    interrupt: &dyn Interrupt,
+) -> Result<Vec<ColumnSums>> {
+    let lanes = rows.index.len() / (LANE_SHARE * place.len().max(1));
+    let mut lanes =
+        collected((0..lanes.clamp(1, LANES)).map(|_| (&mut [][..], &[][..], Vec::new())))?;
+    for (_, _, sums) in &mut lanes {
+        *sums = zeros::<ColumnSums>(place.len())?;
+    }
+    let mut index = rows.index.chunks_mut(LANE_ENTRIES);
+    let mut value = rows.value.chunks(LANE_ENTRIES).peekable();
+    while value.peek().is_some() {
+        for (own_index, own_value, _) in &mut lanes {
+            *own_index = index.next().unwrap_or_default();
+            *own_value = value.next().unwrap_or_default();
+        }
+        each_block(pool, &mut lanes, interrupt, |(index, value, sums)| {
+            for (column, x) in index.iter_mut().zip(*value) {
+                *column = place[*column as usize];
+                let sums = &mut sums[*column as usize];
+                sums.entries += x;
+                sums.squares += x * x;
+            }
+            Ok(())
+        })?;
+    }
+    let mut sums = lanes.into_iter().map(|(_, _, sums)| sums);
+    let mut all = sums.next().unwrap_or_default();
+    for sums in sums {
+        for (all, more) in all.iter_mut().zip(sums) {
+            all.entries += more.entries;
+            all.squares += more.squares;
+        }
+    }
+    Ok(all)
+}
+
 /// The rows in the solver's order.
 struct Stored<'a> {
     store: Store<'a>,
@@ -160,16 +208,10 @@ impl<'a> Stored<'a> {
         if let Store::Sparse(sparse) = &mut store {
             let columns = rows.n_columns();
             place = by_frequency(&sparse.index[..sparse.start[n.div_ceil(COUNTED)]], columns)?;
-            sums = zeros::<ColumnSums>(columns)?;
-            for (column, x) in sparse.index.iter_mut().zip(&sparse.value) {
-                *column = place[*column as usize];
-                let sums = &mut sums[*column as usize];
-                sums.entries += x;
-                sums.squares += x * x;
-            }
+            sums = renamed(sparse, &place, pool, interrupt)?;
             if scores > 1 {
                 for rows in &[n, n / SAMPLE_SHARE][..=usize::from(sampled)] {
-                    by_column.push(sparse.transposed(0..*rows, columns, interrupt)?);
+                    by_column.push(sparse.transposed(0..*rows, columns, (pool, interrupt))?);
                 }
             }
         }
