@@ -249,12 +249,8 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
                 Ok(())
             })?;
             let sum = &own(&self.workers[sum]).sum;
-            add_noise(
-                sum,
-                &plan.places(),
-                now.noise(settings.noise),
-                &mut self.noisy,
-            );
+            let (places, noise) = (plan.places(), now.noise(settings.noise));
+            add_noise(sum, &places, noise, &mut self.noisy);
             settings.take_step(self.state, &mut self.noisy);
             std::mem::swap(&mut now, &mut next);
             if chosen && follows {
