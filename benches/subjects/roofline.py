@@ -33,6 +33,8 @@ THREADS = (1, 2)
 # Rows, columns, classes of dense rows; columns and non-zeros of sparse ones; pairs of features.
 SHAPE, SPARSE, PAIRS = (40_000, 400, 10), (20_000, 100), 1_000
 DRAWS = 1_000_000
+# Gradient steps of one call.
+STEPS = 10
 # Entries of a vector of the streams, far beyond the caches, and of a side of the matrices.
 TRIAD, SIDE = 16_000_000, 2_048
 # Entries that the triad works on at once: what is between its two calls stays in the cache.
@@ -125,9 +127,9 @@ def _loops(X: Any, y: Any, n_threads: int) -> dict[str, Work]:
     problem = LogisticProblem(X, y, classes, 1.0)
     first, source = problem.norm_at_zero(), _core.NoiseSource()
     found = {
-        "private step, dense": Work(_step(X, y, n_threads), n, 4.0 * classes * d, 4.0 * d),
+        "private step, dense": Work(_steps(X, y, n_threads), STEPS * n, 4.0 * classes * d, 4.0 * d),
         "private step, sparse": Work(
-            _step(csr, y, n_threads), n, 4.0 * classes * entries, 8.0 * entries
+            _steps(csr, y, n_threads), STEPS * n, 4.0 * classes * entries, 8.0 * entries
         ),
         # Rows packed, one pass in single precision, and the certificate's two in double.
         "Crammer-Singer, packing, a pass and a certificate": Work(
@@ -162,12 +164,12 @@ def _loops(X: Any, y: Any, n_threads: int) -> dict[str, Work]:
     return found
 
 
-def _step(X: Any, y: Any, n_threads: int) -> Callable[[], None]:
+def _steps(X: Any, y: Any, n_threads: int) -> Callable[[], None]:
     """Private gradient steps over all rows."""
     problem = DescentProblem(X, y, SHAPE[2], X.shape[0])
     rows = ours_descent.records(X, y, SHAPE[2])
     stepper = ours_descent.Stepper(problem, rows, "exact", n_threads)
-    return partial(stepper.advance, 1)
+    return partial(stepper.advance, STEPS)
 
 
 def _features(d: int, n_threads: int) -> RandomFourierFeatures:

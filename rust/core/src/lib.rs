@@ -4,7 +4,7 @@
 //! Each module uses only those above it:
 //!
 //! - [`error`]: the one error, and the refusal of an argument;
-//! - [`runtime`]: threads, tasks, interrupts, memory that may be refused, the floating-point mode;
+//! - [`runtime`]: threads, tasks, teams, interrupts, memory that may be refused, the floating-point mode;
 //! - [`simd`]: one source of a kernel, compiled for each instruction set;
 //! - `numeric`: numbers with their rounding errors, the normal distribution, sizes of transforms;
 //! - [`rows`]: user data: a checked view, clipping, labels, moments, a shuffled copy;

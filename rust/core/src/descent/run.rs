@@ -1,4 +1,4 @@
-//! One run, or one sum: batches chosen, records shared out to threads, noise drawn ahead.
+//! One run, or one sum: records shared out to a team, which draws the next step's batch and noise too.
 
 use crate::descent::batch::{Batch, DenseSummation, SparseSummation, Summation, Worker};
 use crate::descent::bounds;

@@ -1,4 +1,4 @@
-//! Runtime of long computations: threads, tasks, memory, an interrupt, a rounding mode.
+//! Runtime of long computations: threads, tasks, teams, memory, an interrupt, a rounding mode.
 //!
 //! Work is cut into blocks whose boundaries are constants of the problem and whose results are combined
 //! in block order: no result depends on the number of threads.
