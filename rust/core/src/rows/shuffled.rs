@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::rows::sparse::SparseRows;
-use crate::rows::view::{Row, RowBuffer, Rows};
+use crate::rows::view::{RUN, Row, RowBuffer, Rows};
 use crate::runtime::interrupt::{Interrupt, Never, poll};
 use crate::runtime::memory::{append_sparing, collected, copied, reserve, with_capacity};
 use crate::runtime::threads::each_block;
@@ -277,7 +277,7 @@ impl Kernel for Pack<'_, '_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _simd: S) -> Result<()> {
-        let columns = self.rows.n_columns();
+        let columns = self.rows.n_columns() + RUN;
         for (at, i) in self.order.iter().enumerate() {
             poll(at, self.interrupt)?;
             if let Some(next) = self.order.get(at + AHEAD) {

@@ -318,7 +318,7 @@ impl<'a> Rows<'a> {
     pub(crate) fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
         let range = self.range(i);
         let entries = if dense { self.n_features } else { range.len() };
-        let room = entries + usize::from(self.intercept != 0.0);
+        let room = entries + RUN;
         grow(&mut out.value, room)?;
         if !dense {
             grow(&mut out.index, room)?;
@@ -371,8 +371,15 @@ impl<'a> Rows<'a> {
         match (self.layout, dense) {
             (Layout::Dense, true) => out.value.extend(quantised),
             (Layout::Dense, false) => {
-                out.value.extend(quantised);
-                compact(out, first);
+                for (run, x) in x.chunks(RUN).enumerate() {
+                    if x.iter().fold(0, |bits, x| bits | (*x).into().to_bits()) << 1 != 0 {
+                        let mut entries = [0.0; RUN];
+                        for (entry, x) in entries.iter_mut().zip(x) {
+                            *entry = towards_zero(scale.apply((*x).into()));
+                        }
+                        append_non_zero(run * RUN, &entries, out);
+                    }
+                }
             }
             (Layout::Csr(index), false) => {
                 out.value.extend(quantised);
@@ -394,33 +401,25 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Drops the zeros from `out.value[first..]`, a dense row, and notes the columns of the rest.
-///
-/// Runs of zeros are skipped sixteen at a time; elsewhere every entry is written and the place
-/// moves on only past the non-zero ones, so there is no branch to mispredict.
+/// Entries of a dense row that are looked at together: most of a sparse one's are all zeros. Room for
+/// as many more than are kept holds the intercept too.
+pub(crate) const RUN: usize = 16;
+
+/// Appends those of `entries` that are not 0, with their columns, from `column` on. Every entry is
+/// written and the place moves on only past the non-zero ones, so there is no branch to mispredict.
 #[inline(always)]
-pub(crate) fn compact(out: &mut RowBuffer, first: usize) {
-    const RUN: usize = 16;
-    let length = out.value.len() - first;
-    let start = out.index.len();
-    out.index.resize(start + length, 0);
-    let index = &mut out.index[start..];
-    let value = &mut out.value[first..];
+fn append_non_zero(column: usize, entries: &[f32; RUN], out: &mut RowBuffer) {
+    let first = (out.value.len(), out.index.len());
+    out.value.extend_from_slice(entries);
+    out.index.extend_from_slice(&[0; RUN]);
+    let (value, index) = (&mut out.value[first.0..], &mut out.index[first.1..]);
     let mut kept = 0;
-    for run in (0..length).step_by(RUN) {
-        let end = length.min(run + RUN);
-        if value[run..end].iter().fold(0, |bits, v| bits | v.to_bits()) << 1 == 0 {
-            continue;
-        }
-        for column in run..end {
-            let entry = value[column];
-            index[kept] = column as u32;
-            value[kept] = entry;
-            kept += usize::from(entry != 0.0);
-        }
+    for (at, entry) in entries.iter().enumerate() {
+        (value[kept], index[kept]) = (*entry, (column + at) as u32);
+        kept += usize::from(*entry != 0.0);
     }
-    out.value.truncate(first + kept);
-    out.index.truncate(start + kept);
+    out.value.truncate(first.0 + kept);
+    out.index.truncate(first.1 + kept);
 }
 
 fn check_csr<I: Copy + PartialOrd + TryInto<usize>>(
