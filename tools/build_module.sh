@@ -17,5 +17,19 @@ if [ ${#rest[@]} -gt 1 ] && [ -f dist/sources.txt ] && tools/sources.sh 2>/dev/n
     rm -r "$site/dpsvm_fast" && echo "$PWD/python" >"$site/dpsvm_fast.pth"
     touch .venv/module-built && exit
 fi
+if [ ${#rest[@]} -gt 1 ]; then
+    # Cargo leaves a core idle at times: what the package needs is installed meanwhile.
+    mapfile -t needed < <(.venv/bin/python - <<'PY'
+from pip._vendor import tomli
+with open("pyproject.toml", "rb") as file:
+    project = tomli.load(file)["project"]
+extras = project["optional-dependencies"]
+print(*project["dependencies"], *extras["plot"], *extras["cli"], sep="\n")
+PY
+    )
+    .venv/bin/python -m pip install "${needed[@]}" &
+    .venv/bin/maturin develop --quiet --release --locked --skip-install
+    wait
+fi
 .venv/bin/maturin develop --quiet --release --locked "${rest[@]}"
 touch .venv/module-built
