@@ -71,6 +71,11 @@ impl Batch {
         Ok(())
     }
 
+    /// Whether there are persons of several rows.
+    pub fn has_persons(&self) -> bool {
+        !self.persons.is_empty()
+    }
+
     /// Number of records.
     pub fn records(&self, records: &Records) -> usize {
         let persons = self.persons.iter();

@@ -272,7 +272,10 @@ impl<T: Precision, P: Summation<T>> StepLoop<'_, '_, T, P> {
         let items = plan.items(batch);
         let records = batch.records(self.run.records).max(1);
         let per_item = (plan.touched() * records / items.max(1)).max(1);
-        let share = items.div_ceil(PIECES * self.team.threads());
+        // Who begins a piece with persons clears room as large as the weights.
+        let more = self.team.threads() > 1 && !batch.has_persons();
+        let pieces = self.team.threads() * if more { PIECES } else { 1 };
+        let share = items.div_ceil(pieces);
         let each = share.max(PIECE_WORK / per_item);
         let each = each.clamp(1, (ROUND_WORK / per_item).max(1));
         for worker in workers {

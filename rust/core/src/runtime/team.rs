@@ -59,9 +59,15 @@ impl<F: FnMut()> Drop for Finally<F> {
 }
 
 impl Team {
-    /// `lead(team)` with helpers for `threads` in all, as far as there are cores and the system lends them.
+    /// `lead(team)` with helpers for `threads` in all, as far as there are cores and the system lends
+    /// them.
     pub fn gather<R>(threads: usize, lead: impl FnOnce(&Self) -> R) -> R {
-        let team = Self::of(threads.clamp(1, default_threads()));
+        // Asking for the number of cores takes as long as a short run.
+        let team = Self::of(if threads > 1 {
+            threads.min(default_threads())
+        } else {
+            1
+        });
         std::thread::scope(|scope| {
             let _end = Finally(|| team.phase.store(OVER, SeqCst));
             for number in 1..team.threads() {
