@@ -318,7 +318,11 @@ impl<'a> Rows<'a> {
     pub(crate) fn append(&self, i: usize, dense: bool, out: &mut RowBuffer) -> Result<()> {
         let range = self.range(i);
         let entries = if dense { self.n_features } else { range.len() };
-        let room = entries + RUN;
+        let room = entries
+            + match (self.layout, dense) {
+                (Layout::Dense, false) => RUN,
+                _ => usize::from(self.intercept != 0.0),
+            };
         grow(&mut out.value, room)?;
         if !dense {
             grow(&mut out.index, room)?;
@@ -401,8 +405,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Entries of a dense row that are looked at together: most of a sparse one's are all zeros. Room for
-/// as many more than are kept holds the intercept too.
+/// Entries of a dense row that are looked at together: most of a sparse one's are all zeros. They need
+/// room for as many more than are kept, which then holds the intercept.
 pub(crate) const RUN: usize = 16;
 
 /// Appends those of `entries` that are not 0, with their columns, from `column` on. Every entry is

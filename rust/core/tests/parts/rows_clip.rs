@@ -1,7 +1,10 @@
-//! Clipped rows keep their bound, rounding included.
+//! Clipped rows keep their bound, rounding included; packed ones take no more room than they need.
 
 use super::toy::Toy;
 use crate::rows::clip::{Scale, sum_of_squares, towards_zero};
+use crate::rows::shuffled::Store;
+use crate::rows::view::{Layout, RowBounds, Rows, Values};
+use dpsvm_core::runtime::interrupt::Never;
 
 /// The row's norm, summed without rounding that matters, never exceeds the bound.
 #[test]
@@ -134,4 +137,55 @@ fn rounding_to_single_precision_never_grows() {
 #[ignore = "a minute: for the nightly run"]
 fn rounding_to_single_precision_never_grows_anywhere() {
     breakpoints(0..0x7f7f_ffff);
+}
+
+/// Rows with few, some and all entries: each keeps its non-zero entries with their columns, and no
+/// list has grown beyond what was asked for at first.
+#[test]
+fn packed_rows_keep_their_entries_and_little_more_room() {
+    for (columns, every) in [(1, 1), (7, 1), (40, 1), (100, 30), (333, 50), (2048, 100)] {
+        for intercept in [0.0, 0.5] {
+            let n = 300;
+            let x: Vec<f64> = (0..n * columns)
+                .map(|at| if at * 7 % every == 0 { 1e-3 } else { 0.0 })
+                .collect();
+            let bounds = RowBounds {
+                data_norm: 1.0,
+                intercept,
+            };
+            let rows = Rows::new(Values::F64(&x), Layout::Dense, (n, columns), bounds).unwrap();
+            let (store, order) = Store::new(rows, 3, 1, false, None, &Never).unwrap();
+            let mut buffer = store.buffer().unwrap();
+            for (at, i) in order.iter().enumerate() {
+                let row = store.row(at, &mut buffer);
+                let mut found = vec![0.0; columns + 1];
+                let dense = row.index.is_empty();
+                for (place, value) in row.value.iter().enumerate() {
+                    let column = if dense {
+                        place
+                    } else {
+                        row.index[place] as usize
+                    };
+                    assert!(dense || *value != 0.0);
+                    found[column] = *value;
+                }
+                // The solver scales rows with an intercept by a power of two.
+                let scale = if intercept > 0.0 { 0.5 } else { 1.0 };
+                assert_eq!(f64::from(found[columns]), scale * intercept);
+                for (found, x) in found.iter().zip(&x[*i as usize * columns..][..columns]) {
+                    assert!((f64::from(*found) - scale * x).abs() <= 1e-9);
+                }
+            }
+            let entries = n * rows.n_columns();
+            let (room, used) = match &store {
+                Store::Dense { value, .. } => (value.capacity(), entries),
+                Store::Sparse(rows) => (rows.value.capacity(), rows.value.len()),
+                Store::View { .. } => (0, 0),
+            };
+            assert!(
+                room <= used + used / 8 + 2 * (columns + 17),
+                "{columns} {every}"
+            );
+        }
+    }
 }
