@@ -32,7 +32,7 @@ pub(crate) struct Blocks {
 }
 
 /// Columns of a transposed matrix in bands of about as many entries each, and entries that are dealt to
-/// them at a time: written column by column at once they would miss the cache.
+/// them at a time by all threads: written column by column at once they would miss the cache.
 const BANDS: usize = 64;
 const PART_ENTRIES: usize = 1 << 20;
 /// Entries for each column of a block, on average, from which columns are worth it.
@@ -124,7 +124,7 @@ impl SparseRows {
         let mut at = rows.start;
         while at < rows.end {
             for part in &mut parts {
-                let most = self.start[at] + PART_ENTRIES;
+                let most = self.start[at] + PART_ENTRIES / threads;
                 let fitting = self.start[at + 1..=rows.end].partition_point(|end| *end <= most);
                 let end = rows.end.min(at + fitting.max(1));
                 part.rows = at..end;
