@@ -36,9 +36,10 @@ pub struct DensePass<'p, T> {
     pub scratch: &'p mut LeafScratch<T>,
 }
 
-/// Entries up to which rows stay in the caches. Of more, rows are asked for when this many entries, or a
-/// leaf, lie before them: they lie anywhere, so that the hardware cannot foresee them.
+/// Entries up to which rows stay in the caches. Of more, rows are asked for early: they lie anywhere, so
+/// that the hardware cannot foresee them.
 const NEAR: usize = 1 << 20;
+/// Entries between the row in work and the one asked for; eight rows at least, and a leaf at most.
 const EARLY: usize = 1 << 13;
 
 /// More than what rounding adds to the sum of a leaf.

@@ -27,14 +27,19 @@ impl Drawn {
     /// # Errors
     /// No memory.
     pub fn parts(&mut self, kind: NoiseKind, weights: usize) -> Result<Vec<Mutex<Part<'_>>>> {
-        let size = |wanted| if wanted { weights } else { 0 };
-        resize(&mut self.whole, size(matches!(kind, NoiseKind::Grid(_))))?;
-        resize(&mut self.real, size(kind == NoiseKind::Float))?;
-        let whole = self.whole.chunks_mut(BLOCK).map(Part::Whole);
-        let real = self.real.chunks_mut(BLOCK).map(Part::Real);
-        let mut parts = collected(whole.map(Mutex::new))?;
-        parts.extend(real.map(Mutex::new));
-        Ok(parts)
+        match kind {
+            NoiseKind::Grid(_) => {
+                resize(&mut self.whole, weights)?;
+                let parts = self.whole.chunks_mut(BLOCK).map(Part::Whole);
+                collected(parts.map(Mutex::new))
+            }
+            NoiseKind::Float => {
+                resize(&mut self.real, weights)?;
+                let parts = self.real.chunks_mut(BLOCK).map(Part::Real);
+                collected(parts.map(Mutex::new))
+            }
+            NoiseKind::None => Ok(Vec::new()),
+        }
     }
 
     /// The noise.

@@ -16,7 +16,6 @@ use crate::runtime::interrupt::{Interrupt, Never};
 use crate::runtime::memory::zeros;
 use crate::runtime::team::Team;
 use crate::runtime::threads::own;
-use rayon::ThreadPool;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -52,8 +51,8 @@ pub struct Run<'j> {
     pub records: &'j Records,
     /// Source of batches.
     pub batches: &'j Batches<'j>,
-    /// More threads.
-    pub pool: Option<&'j ThreadPool>,
+    /// Number of threads.
+    pub threads: usize,
     /// Purpose.
     pub purpose: Purpose<'j>,
 }
@@ -93,7 +92,7 @@ impl Run<'_> {
         }
         let plan = SparseSummation {
             records,
-            products: records.products(self.pool, interrupt)?,
+            products: records.products(self.threads, interrupt)?,
             blocks: self.blocks(interrupt)?,
             rule,
         };
@@ -112,8 +111,7 @@ impl Run<'_> {
         if !self.batches.full() || steps.end < 2 || n == 0 || scores == 1 {
             return Ok(None);
         }
-        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
-        let share = n.div_ceil(threads);
+        let share = n.div_ceil(self.threads);
         let each = (BLOCK_NUMBERS / scores).min(BLOCK_ROWS).min(share).max(1);
         let each = each.next_multiple_of(LEAF);
         rows.blocks(n, self.records.columns, each, interrupt)
@@ -134,12 +132,11 @@ impl Run<'_> {
         let touched = batch.records(self.records).max(1) * plan.touched();
         let noisy = self.settings.noise != NoiseKind::None;
         let drawn = DRAW_WORK * usize::from(noisy) * self.settings.weights();
-        let threads = self.pool.map_or(1, ThreadPool::current_num_threads);
         let work = touched + drawn;
         let threads = if work.saturating_mul(steps) < TEAM_WORK {
             1
         } else {
-            threads.min(1 + work / SHARED_WORK)
+            self.threads.min(1 + work / SHARED_WORK)
         };
         Team::gather(threads, |team| {
             let workers = (0..team.threads()).map(|_| Ok(Mutex::new(plan.worker()?)));

@@ -32,7 +32,7 @@ use crate::loss::smooth::SmoothLoss;
 use crate::records::store::{ROW_GRID, Records};
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{collected, copied};
-use crate::runtime::threads::{own, pool};
+use crate::runtime::threads::{check_threads, own};
 use std::ops::Range;
 
 /// Precision of scores and of sums within a leaf.
@@ -114,12 +114,12 @@ impl DescentSettings {
         interrupt: &dyn Interrupt,
     ) -> Result<()> {
         self.check(records)?;
-        let pool = (threads > 1).then(|| pool(threads)).transpose()?;
+        check_threads(threads)?;
         let run = Run {
             settings: self,
             records,
             batches: &streams.batches,
-            pool: pool.as_deref(),
+            threads,
             purpose: Purpose::Steps(steps, streams),
         };
         let mut next = state.copy()?;
@@ -153,12 +153,12 @@ impl DescentSettings {
         let message = format_args!("expected {n_weights} finite numbers");
         let right = weights.len() == n_weights && weights.iter().all(|w| w.is_finite());
         require(right, "weights", message)?;
-        let pool = (threads > 1).then(|| pool(threads)).transpose()?;
+        check_threads(threads)?;
         let run = Run {
             settings: &settings,
             records,
             batches,
-            pool: pool.as_deref(),
+            threads,
             purpose: Purpose::Part(step),
         };
         let mut state = State {

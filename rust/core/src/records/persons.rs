@@ -10,8 +10,7 @@ use crate::records::store::{ROW_GRID, RecordRows, Records};
 use crate::rows::labels::check_weights;
 use crate::runtime::interrupt::Interrupt;
 use crate::runtime::memory::{append, collected, mapped, reserve, with_capacity, zeros};
-use crate::runtime::threads::map_blocks;
-use rayon::ThreadPool;
+use crate::runtime::threads::{map_blocks, pool_above};
 use std::ops::Range;
 use std::sync::OnceLock;
 
@@ -144,7 +143,7 @@ impl Records {
     /// No memory; an interrupt.
     pub(crate) fn products(
         &self,
-        pool: Option<&ThreadPool>,
+        threads: usize,
         interrupt: &dyn Interrupt,
     ) -> Result<Option<&Products>> {
         let RecordRows::Sparse(stored) = &self.rows else {
@@ -173,7 +172,8 @@ impl Records {
         let point = self.centre.as_ref().map(|centre| &*centre.point);
         let length = point.map_or(0.0, |point| point.iter().map(|m| m * m).sum());
         let blocks = self.several().div_ceil(TOGETHER);
-        let value = map_blocks(pool, blocks, interrupt, |block| {
+        let pool = pool_above(threads, blocks, 2)?;
+        let value = map_blocks(pool.as_deref(), blocks, interrupt, |block| {
             let persons = block * TOGETHER..self.several().min((block + 1) * TOGETHER);
             let size = range[persons.clone()].last().map_or(0, |range| range.end);
             let (mut found, mut room) = (with_capacity(size as usize)?, zeros(self.columns)?);

@@ -109,6 +109,7 @@ impl SparseRows {
         let (mut index, mut value) = (zeros(entries.len())?, zeros(entries.len())?);
         let shift = (entries.len() / BANDS + 1).next_power_of_two().ilog2();
         let mut next = collected(start[..columns].iter().copied())?;
+        // Of each band: its first column, the first of its places, the next place of each column, and room.
         let (mut bands, mut first) = (Vec::new(), 0);
         let (mut own_index, mut own_value) = (&mut *index, &mut *value);
         for next in next.chunk_by_mut(|a, b| a >> shift == b >> shift) {

@@ -84,7 +84,7 @@ impl Team {
         })
     }
 
-    /// A team of which only the calling thread is there.
+    /// A team for so many threads, of which only the calling one is there yet.
     pub fn of(threads: usize) -> Self {
         Self {
             next: (0..threads).map(|_| AtomicUsize::new(0)).collect(),
