@@ -18,7 +18,7 @@ if [ ${#rest[@]} -gt 1 ] && [ -f dist/sources.txt ] && tools/sources.sh 2>/dev/n
     touch .venv/module-built && exit
 fi
 if [ ${#rest[@]} -gt 1 ]; then
-    # Cargo leaves a core idle at times: what the package needs is installed meanwhile.
+    # Cargo leaves a core idle at times: what the package needs is installed then.
     mapfile -t needed < <(.venv/bin/python - <<'PY'
 from pip._vendor import tomli
 with open("pyproject.toml", "rb") as file:
@@ -27,7 +27,7 @@ extras = project["optional-dependencies"]
 print(*project["dependencies"], *extras["plot"], *extras["cli"], sep="\n")
 PY
     )
-    .venv/bin/python -m pip install "${needed[@]}" &
+    nice -n 19 .venv/bin/python -m pip install "${needed[@]}" &
     .venv/bin/maturin develop --quiet --release --locked --skip-install
     wait
 fi
