@@ -126,6 +126,16 @@ const SHORTEST: f64 = 0.5;
 /// Rounds after which every second one is a Frank-Wolfe step.
 const PATIENCE: u64 = 60;
 
+/// How the rough stage ended.
+#[derive(PartialEq)]
+enum End {
+    /// As near the minimiser as single precision allows.
+    Near,
+    /// Given up.
+    Endless,
+    Other,
+}
+
 struct DualAscent<'p, 'd, L, G> {
     problem: &'p Problem<'d>,
     layout: L,
@@ -180,9 +190,12 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
 
     fn run(mut self) -> Result<CrammerSingerSolution> {
         let (problem, layout, interrupt) = (self.problem, self.layout, self.interrupt);
-        let (mut gap, endless) = self.rough()?;
+        let (mut gap, end) = self.rough()?;
         let (possible, cheap) = (proximal::is_possible(problem), proximal::is_cheap(problem));
-        let mut by_points = endless || crossover::is_overfull(problem, &self.dual);
+        // A few passes in double precision do what rounding left over, however many rows are inside.
+        let near = end == End::Near;
+        let overfull = !near && crossover::is_overfull(problem, &self.dual);
+        let mut by_points = end == End::Endless || overfull;
         let mut last = f64::INFINITY;
         loop {
             let margin = SLACK * gap.sqrt();
@@ -199,7 +212,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             // Change the method after slow progress.
             let slow = gap > SLOW[usize::from(!cheap)] * last;
             let change = slow || (by_points && gap <= CLOSE * self.target);
-            let many = cheap && last.is_infinite() && !few;
+            let many = cheap && last.is_infinite() && !few && !near;
             by_points = possible && ((by_points || many) != change);
             last = gap;
             if self.rounds > PATIENCE && self.rounds % 2 == 1 {
@@ -218,8 +231,8 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         }
     }
 
-    /// Stage 1. Returns the last estimate of the gap, and whether it was given up.
-    fn rough(&mut self) -> Result<(f64, bool)> {
+    /// Stage 1. Returns the last estimate of the gap.
+    fn rough(&mut self) -> Result<(f64, End)> {
         let mut weights = zeros::<f32>(self.layout.stored())?;
         let mut active = collected(0..self.problem.len() as u32)?;
         let mut gap = f64::INFINITY;
@@ -230,20 +243,22 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
             rounds.push(active.len());
             let square: f64 = weights.iter().map(|w| f64::from(*w).powi(2)).sum();
             let narrow = NARROW * self.problem.cost * inside as f64 * square.sqrt();
-            if self.passes >= self.limit
-                || gap <= self.target
-                || latest <= narrow
-                || self.settled(&rounds)
-            {
+            if gap <= self.target || latest <= narrow {
+                return Ok((gap, End::Near));
+            }
+            if self.passes >= self.limit || self.settled(&rounds) {
                 break;
             }
             let endless = self.endless(inside);
             let zero = (endless || rounds.len() == 1) && self.zero((latest, square))?;
-            if endless || zero {
-                return Ok((gap, !zero));
+            if zero {
+                break;
+            }
+            if endless {
+                return Ok((gap, End::Endless));
             }
         }
-        Ok((gap, false))
+        Ok((gap, End::Other))
     }
 
     /// Moves the duals to weights of zero, where that is the minimiser, from a gap and the weights'
@@ -334,7 +349,7 @@ impl<'p, 'd, L: WeightLayout, G: WeightLayout> DualAscent<'p, 'd, L, G> {
         let (k, d) = (self.problem.classes as f64, self.problem.columns as f64);
         let system = (k * d).powi(3) / (48.0 * pass as f64) + d / (37.0 * k);
         let spent = self.work as f64 / pass as f64 * inside as f64 / self.problem.len() as f64;
-        proximal::is_cheap(self.problem) && spent > ENDLESS * (1.0 + system)
+        proximal::is_possible(self.problem) && spent > ENDLESS * (1.0 + system)
     }
 
     /// Whether the end game is worth starting: its cost grows with the square of the working set, so the
