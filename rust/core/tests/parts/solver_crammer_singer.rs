@@ -537,6 +537,69 @@ fn newton_steps_of_many_weights() {
     }
 }
 
+/// What conjugate gradients leave over on sparse rows with two, three and nine free classes: few are met one by one.
+#[test]
+fn newton_steps_of_sparse_rows() {
+    let (n, classes, sigma) = (500, 25, 100.0);
+    let mut data = data(21, n, 70, classes, 0.1);
+    // No row is clipped.
+    data.x.iter_mut().for_each(|x| *x *= 0.2);
+    let rows = Rows::new(Values::F64(&data.x), Layout::Dense, (n, 70), BOUNDS).unwrap();
+    let wanted = settings(&data, 1e-3);
+    let problem = Problem::new(rows, (&data.y, &[]), &wanted, &Never).unwrap();
+    let d = problem.columns;
+    let mut gram = vec![0.0; d * d];
+    for row in data.x.chunks(data.d) {
+        let mut u = row.to_vec();
+        u.push(BOUNDS.intercept);
+        u.iter_mut()
+            .for_each(|x| *x *= 0.5_f64.powi(BOUNDS.exponent()));
+        for (line, a) in gram.chunks_mut(d).zip(&u) {
+            line.iter_mut().zip(&u).for_each(|(g, b)| *g += a * b);
+        }
+    }
+    let layout = Lines::new(classes, d);
+    let system = System::new(&problem, layout, &Never);
+    let mut rng = ChaCha8Rng::seed_from_u64(22);
+    let all: Vec<u32> = (0..n as u32).collect();
+    for free in [vec![3, 17], vec![0, 8, 24], (4..13).collect::<Vec<u32>>()] {
+        let start: Vec<usize> = (0..=n).map(|i| i * free.len()).collect();
+        let mut right = vec![0.0; layout.stored()];
+        for (k, j) in free.iter().flat_map(|k| (0..d).map(|j| (*k as usize, j))) {
+            right[layout.position(k, j)] = rng.random::<f64>() - 0.5;
+        }
+        let mut x = right.clone();
+        let inside = (&all[..], &start[..], &free.repeat(n)[..]);
+        assert!(system.step(inside, sigma, &mut x).unwrap());
+        let share = 1.0 / free.len() as f64;
+        let mean = |j: usize| -> f64 {
+            let scores = free.iter().map(|k| x[layout.position(*k as usize, j)]);
+            share * scores.sum::<f64>()
+        };
+        let means: Vec<f64> = (0..d).map(mean).collect();
+        let (mut left, mut before) = (0.0, 0.0);
+        for k in 0..classes {
+            let part = if free.contains(&(k as u32)) {
+                sigma
+            } else {
+                0.0
+            };
+            for j in 0..d {
+                let line = gram[j * d..][..d].iter().zip(&means).enumerate();
+                let moved = line.map(|(at, (g, mean))| g * (x[layout.position(k, at)] - mean));
+                let place = layout.position(k, j);
+                let rest = right[place] - x[place] - part * moved.sum::<f64>();
+                let diagonal = 1.0 + part * (1.0 - share) * gram[j * d + j];
+                left += rest * rest / diagonal;
+                before += right[place] * right[place] / diagonal;
+            }
+        }
+        let ratio = (left / before).sqrt();
+        // A control: no factor solved it.
+        assert!((1e-9..0.051).contains(&ratio), "{ratio}");
+    }
+}
+
 /// Ties once made the projection go round for ever.
 #[test]
 fn projections_of_ties_end() {

@@ -22,10 +22,10 @@ const LARGE: usize = 2000;
 /// with 2,400 weights: a factor takes 150 ms, a conjugate gradient 0.15 ms.
 const CG_STEPS: usize = 1000;
 const CG_TOLERANCE: f64 = 0.05;
-/// Share of the time of a factor that they may take before one is made; one multiplication takes its
-/// loops a quarter of the time. Of 50,000 one-hot rows, 40,000 inside, with 1,536 weights: 19 s; with 1
-/// 23 s, without a limit 36 s.
+/// Share of a factor's time that they may take before one is made. 50,000 one-hot rows, 40,000 of them
+/// inside, with 1,536 weights: 19 s; with a share of 1 23 s, without a limit 36 s.
 const CG_SHARE: f64 = 0.3;
+/// Time of a multiplication in a factor, in units of one in a product with the rows.
 const FACTOR_WORK: f64 = 0.25;
 /// Classes of a sparse row up to which they are met one by one.
 const FEW: usize = 3;
