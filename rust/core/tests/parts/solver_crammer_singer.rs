@@ -543,7 +543,9 @@ fn newton_steps_of_sparse_rows() {
     let (n, classes, sigma) = (500, 25, 100.0);
     let mut data = data(21, n, 70, classes, 0.1);
     // No row is clipped.
-    data.x.iter_mut().for_each(|x| *x *= 0.2);
+    for x in &mut data.x {
+        *x *= 0.2;
+    }
     let rows = Rows::new(Values::F64(&data.x), Layout::Dense, (n, 70), BOUNDS).unwrap();
     let wanted = settings(&data, 1e-3);
     let problem = Problem::new(rows, (&data.y, &[]), &wanted, &Never).unwrap();
@@ -552,8 +554,9 @@ fn newton_steps_of_sparse_rows() {
     for row in data.x.chunks(data.d) {
         let mut u = row.to_vec();
         u.push(BOUNDS.intercept);
-        u.iter_mut()
-            .for_each(|x| *x *= 0.5_f64.powi(BOUNDS.exponent()));
+        for x in &mut u {
+            *x *= 0.5_f64.powi(BOUNDS.exponent());
+        }
         for (line, a) in gram.chunks_mut(d).zip(&u) {
             line.iter_mut().zip(&u).for_each(|(g, b)| *g += a * b);
         }
