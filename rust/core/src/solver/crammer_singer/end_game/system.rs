@@ -23,7 +23,7 @@ const LARGE: usize = 2000;
 const CG_STEPS: usize = 1000;
 const CG_TOLERANCE: f64 = 0.05;
 /// Share of a factor's time that they may take before one is made. 50,000 one-hot rows, 40,000 of them
-/// inside, with 1,536 weights: 19 s; with a share of 1 23 s, without a limit 36 s.
+/// inside, with 1,536 weights: 19 s; with a share of 1 23 s.
 const CG_SHARE: f64 = 0.3;
 /// Time of a multiplication in a factor, in units of one in a product with the rows.
 const FACTOR_WORK: f64 = 0.25;
