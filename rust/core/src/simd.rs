@@ -66,6 +66,22 @@ pub fn level_name() -> &'static str {
     }
 }
 
+struct Lanes;
+
+impl Kernel for Lanes {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> usize {
+        S::F32_LANES
+    }
+}
+
+/// Numbers in single precision of a vector of [`dispatch`].
+pub fn level_lanes() -> usize {
+    dispatch(Lanes)
+}
+
 /// f32 or f64, and vectors of it.
 pub trait Real: Copy + Send + Sync + Default + PartialEq + Into<f64> + 'static {
     /// A vector at level `S`.
@@ -264,6 +280,11 @@ fn prefetch_to<T, const HINT: i32>(x: &[T]) {
     for offset in (0..bytes).step_by(LINE) {
         // SAFETY: the address lies within the slice, and a prefetch reads nothing.
         unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.add(offset)) };
+    }
+    // A slice that begins in the middle of a line ends in one more.
+    if let Some(last) = bytes.checked_sub(1) {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm_prefetch::<HINT>(start.add(last)) };
     }
 }
 

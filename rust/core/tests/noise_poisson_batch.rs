@@ -220,7 +220,7 @@ fn jumps_and_coins_are_twins() {
     let jumps = batches(6, q, n, steps);
     let mut rng = stream(7);
     let coins: Vec<_> = (0..steps).map(|_| plain(&mut rng, q, n)).collect();
-    let wrong: Vec<_> = (0..steps).map(|_| plain(&mut rng, q * 0.98, n)).collect();
+    let wrong: Vec<_> = (0..steps).map(|_| plain(&mut rng, q * 0.96, n)).collect();
     let cells = 60;
     // Two-sample chi-square: sum (sqrt(M/m) a - sqrt(m/M) b)^2 / (a + b) over the cells.
     let distance = |other: &[Vec<u32>]| {

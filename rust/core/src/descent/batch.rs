@@ -1,6 +1,7 @@
 //! The two ways to sum contributions: leaves of dense rows, and sparse rows one by one.
 
 use crate::descent::dense::DensePass;
+use crate::descent::dense_kernels::padded;
 use crate::descent::exact_sum::ExactSum;
 use crate::descent::leaves::{LEAF, plant};
 use crate::descent::passes::{LeafScratch, Precision, Rule, View};
@@ -25,7 +26,8 @@ pub struct Batch {
     /// Persons of several rows.
     persons: Vec<u32>,
     leaves: Vec<Range<usize>>,
-    keys: Vec<(u64, u32)>,
+    keys: Vec<u64>,
+    before: Vec<u32>,
     tags: Vec<u32>,
 }
 
@@ -104,8 +106,8 @@ impl Batch {
     pub fn plant(&mut self, tags: impl FnOnce(&mut [u32])) -> Result<()> {
         let n = self.order.len();
         resize(&mut self.tags, n)?;
-        self.keys.clear();
-        reserve(&mut self.keys, n)?;
+        resize(&mut self.keys, n)?;
+        resize(&mut self.before, n)?;
         self.leaves.clear();
         // Every record one at the worst, half full usually.
         reserve(&mut self.leaves, 4 * n.div_ceil(LEAF))?;
@@ -113,7 +115,7 @@ impl Batch {
         plant(
             &mut self.order,
             &self.tags,
-            &mut self.keys,
+            (&mut self.keys, &mut self.before),
             &mut self.leaves,
         );
         Ok(())
@@ -182,14 +184,35 @@ pub trait Summation<T: Precision>: Sync {
 
 /// Leaves of dense rows.
 pub struct DenseSummation<'r> {
-    /// The records.
-    pub records: &'r Records,
-    /// Public numbers.
-    pub rule: Rule,
-    /// Sums are multiples of this.
-    pub unit: f64,
-    /// Whether nothing else is rounded in them.
-    pub exact: bool,
+    records: &'r Records,
+    ends: Vec<f32>,
+    rule: Rule,
+    unit: f64,
+    exact: bool,
+}
+
+impl<'r> DenseSummation<'r> {
+    /// Sums are multiples of `unit`; with `exact`, nothing else is rounded in them.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn new(records: &'r Records, rule: Rule, (unit, exact): (f64, bool)) -> Result<Self> {
+        let mut ends = Vec::new();
+        if let RecordRows::Dense { value } = &records.rows {
+            let length = padded(records.columns);
+            let kept = &value[value.len().saturating_sub(length)..];
+            reserve(&mut ends, kept.len() + length)?;
+            ends.extend_from_slice(kept);
+            ends.resize(kept.len() + length, 0.0);
+        }
+        Ok(Self {
+            records,
+            ends,
+            rule,
+            unit,
+            exact,
+        })
+    }
 }
 
 /// Weights count as no larger than this: no score or square leaves the single-precision numbers.
@@ -266,9 +289,9 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     }
 
     fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
-        let d = self.records.columns;
-        resize(&mut view.w, self.rule.loss.scores * d)?;
-        split_weights((&self.rule, d), weights, view, (d, 1))
+        let (d, length) = (self.records.columns, padded(self.records.columns));
+        resize(&mut view.w, self.rule.loss.scores * length)?;
+        split_weights((&self.rule, d), weights, view, (length, 1))
     }
 
     fn items(&self, batch: &Batch) -> usize {
@@ -279,6 +302,7 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
         let (leaves, persons) = parted(worker.part.clone(), batch.leaves.len());
         dispatch(DensePass {
             records: self.records,
+            ends: &self.ends,
             order: &batch.order,
             leaves: &batch.leaves[leaves],
             persons: &batch.persons[persons],

@@ -1,6 +1,6 @@
 //! One pass over dense rows: scores, gradients, clipping, and the sum of the contributions.
 
-use crate::descent::dense_kernels::{leaf_scores, leaf_sum};
+use crate::descent::dense_kernels::{leaf_scores, leaf_sum, padded};
 use crate::descent::exact_leaf::exact_sum;
 use crate::descent::exact_sum::{ExactSum, ROUNDING};
 use crate::descent::leaves::LEAF;
@@ -18,6 +18,8 @@ use std::ops::Range;
 pub struct DensePass<'p, T> {
     /// The records; their rows are dense.
     pub records: &'p Records,
+    /// The last entries of stored rows and zeros, for rows that kernels read beyond the end of.
+    pub ends: &'p [f32],
     /// Records in the order of the leaves.
     pub order: &'p [u32],
     /// The leaves.
@@ -101,17 +103,17 @@ impl<'p, T: Precision> DensePass<'p, T> {
     ) -> Result<()> {
         let rows = self.rows(simd, members, lifted)?;
         let rows = &rows[..members.len()];
+        let length = padded(self.records.columns);
         let mut lines: [&[T]; LEAF] = [&[]; LEAF];
         if T::borrow(&[]).is_none() {
             room.clear();
-            reserve(room, LEAF * self.records.columns)?;
+            reserve(room, LEAF * length)?;
             for row in rows {
                 room.extend(row.iter().map(|x| T::near(f64::from(*x))));
             }
         }
-        let d = self.records.columns;
         for (at, row) in rows.iter().enumerate() {
-            lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * d..][..d]);
+            lines[at] = T::borrow(row).unwrap_or_else(|| &room[at * length..][..length]);
         }
         let lines = (&lines[..members.len()], rows);
         self.leaf(simd, (members, ahead), lines, parts)
@@ -132,7 +134,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         Ok(())
     }
 
-    /// The rows of a leaf: as they are stored, or made in `room`.
+    /// The rows of a leaf, [`padded`]: as they are stored, or made in `room`.
     #[inline(always)]
     fn rows<'r, S: Simd>(
         &mut self,
@@ -143,20 +145,22 @@ impl<'p, T: Precision> DensePass<'p, T> {
     where
         'p: 'r,
     {
-        let d = self.records.columns;
+        let (d, length) = (self.records.columns, padded(self.records.columns));
         let mut lines: [&'r [f32]; LEAF] = [&[]; LEAF];
         let members = members.iter().map(|i| *i as usize);
         match &self.records.rows {
             RecordRows::Dense { value } => {
+                let ends = value.len().saturating_sub(length);
                 for (line, i) in lines.iter_mut().zip(members) {
-                    *line = &value[i * d..][..d];
+                    *line = (value.get(i * d..i * d + length))
+                        .unwrap_or_else(|| &self.ends[i * d - ends..][..length]);
                 }
             }
             RecordRows::Lifted(rows) => {
-                resize(room, LEAF * d)?;
+                resize(room, (LEAF - 1) * d + length)?;
                 fill(simd, rows.source()?, members, &mut self.scratch.lift, room)?;
-                for (line, row) in lines.iter_mut().zip(room.chunks_exact(d)) {
-                    *line = row;
+                for (at, line) in lines.iter_mut().enumerate() {
+                    *line = &room[at * d..][..length];
                 }
             }
             // Not summed in leaves.
@@ -175,9 +179,13 @@ impl<'p, T: Precision> DensePass<'p, T> {
     ) -> Result<()> {
         let scratch = &mut *self.scratch;
         let (view, records, d) = (self.view, self.records, self.records.columns);
+        let length = padded(d);
         let near = |at: usize| {
             if let (RecordRows::Dense { value }, Some(i)) = (&records.rows, ahead.get(at)) {
-                prefetch_early(&value[*i as usize * d..][..d]);
+                let i = *i as usize;
+                prefetch_early(&value[i * d..value.len().min(i * d + length)]);
+                prefetch_early(&records.label[i..=i]);
+                prefetch_early(&records.norm[i..=i]);
             }
         };
         let weights = (&view.w[..], &view.bias[..]);
@@ -195,7 +203,8 @@ impl<'p, T: Precision> DensePass<'p, T> {
         }];
         for part in if alone { &whole } else { parts } {
             let LeafScratch { scores, person, .. } = &mut *self.scratch;
-            let rows = (&lines[part.rows.clone()], &scores[part.rows.start..]);
+            let rows = &lines[part.rows.clone()];
+            let scores = &scores[part.rows.start..];
             // The rounding of a person's sum decides nothing.
             let (total, magic) = if alone {
                 let size = count as f64 * self.rule.clip.bound * LEAF_SLACK;
@@ -204,7 +213,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
             } else {
                 (&mut person[..], 0.0)
             };
-            add_leaf(simd, rows, &self.rule, (total, stride), magic);
+            add_leaf(simd, (rows, d), scores, &self.rule, (total, stride), magic);
             if part.last {
                 self.person()?;
             }
@@ -232,7 +241,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         let total = self.sum.room(rows.len() as f64 * clip.bound)?;
         let coefficients = &scratch.coefficient;
         let sums = (&mut *total, stride);
-        exact_sum(simd, rows, coefficients, k, sums, &mut scratch.tile);
+        exact_sum(simd, (rows, d), coefficients, k, sums, &mut scratch.tile);
         if clip.intercept > 0.0 {
             for class in 0..k {
                 let line = &coefficients[class * LEAF..][..rows.len()];
@@ -247,16 +256,24 @@ impl<'p, T: Precision> DensePass<'p, T> {
 #[inline(always)]
 fn add_leaf<S: Simd, T: Precision>(
     simd: S,
-    (lines, scores): (&[&[T]], &[T]),
+    (rows, columns): (&[&[T]], usize),
+    scores: &[T],
     rule: &Rule,
     (total, stride): (&mut [f64], usize),
     magic: f64,
 ) {
     let (k, s) = (rule.loss.scores, rule.clip.intercept);
-    leaf_sum(simd, lines, scores, k, (&mut *total, stride), magic);
+    leaf_sum(
+        simd,
+        (rows, columns),
+        scores,
+        k,
+        (&mut *total, stride),
+        magic,
+    );
     if s > 0.0 {
         for class in 0..k {
-            let line = &scores[class * LEAF..][..lines.len()];
+            let line = &scores[class * LEAF..][..rows.len()];
             let sum: f64 = line.iter().map(|c| c.wide()).sum();
             total[class * stride + stride - 1] += (sum * s + magic) - magic;
         }

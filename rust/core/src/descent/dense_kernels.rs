@@ -5,7 +5,7 @@
 //! with another row or alone, so that its scores depend on it and the weights only.
 
 use crate::descent::leaves::LEAF;
-use crate::simd::{Real, Simd};
+use crate::simd::{Real, Simd, level_lanes};
 
 /// Classes of a block at most: with two rows, or two vectors of columns, they fill 20 of 32
 /// registers.
@@ -51,7 +51,14 @@ fn block_size(classes: usize) -> usize {
     classes.div_ceil(classes.div_ceil(BLOCK).max(1))
 }
 
+/// Entries that kernels read of a row: whole vectors. What follows the row is finite and counts nowhere.
+pub fn padded(columns: usize) -> usize {
+    columns.next_multiple_of(level_lanes())
+}
+
 /// `scores[k][i] = <rows[i], w[k]> + bias[k]`, [`LEAF`] numbers a class; `near(i)` is called beside row `i`.
+///
+/// Rows and lines of `w` have [`padded`] entries; those of `w` end with zeros.
 #[inline(always)]
 pub fn leaf_scores<S: Simd, T: Real>(
     simd: S,
@@ -111,19 +118,6 @@ fn dots<S: Simd, T: Real, const R: usize, const K: usize>(
             }
         }
     }
-    let rest = T::vectors::<S>(x[0]).1.len();
-    if rest > 0 {
-        let mut ends = [zero; R];
-        for r in 0..R {
-            ends[r] = T::load_part(simd, &x[r][columns - rest..]);
-        }
-        for k in 0..K {
-            let w = T::load_part(simd, &lines[k][columns - rest..]);
-            for r in 0..R {
-                sums[r][k] = T::fma(simd, ends[r], w, sums[r][k]);
-            }
-        }
-    }
     let mut dots = [[T::default(); K]; R];
     each_class!(k < K, {
         for r in 0..R {
@@ -137,12 +131,13 @@ fn dots<S: Simd, T: Real, const R: usize, const K: usize>(
     }
 }
 
-/// `total[k] += round(sum over rows of coefficients[k][i] rows[i])`, `stride` numbers a line of
-/// `total`; the sum is rounded to a multiple of the unit whose `1.5 * 2^52`-fold is `magic`.
+/// `total[k] += round(sum over rows of coefficients[k][i] rows[i])` for the first columns, `stride`
+/// numbers a line of `total`; the sum is rounded to a multiple of the unit whose `1.5 * 2^52`-fold is
+/// `magic`. Rows have [`padded`] entries.
 #[inline(always)]
 pub fn leaf_sum<S: Simd, T: Real>(
     simd: S,
-    rows: &[&[T]],
+    (rows, columns): (&[&[T]], usize),
     coefficients: &[T],
     classes: usize,
     (total, stride): (&mut [f64], usize),
@@ -150,7 +145,6 @@ pub fn leaf_sum<S: Simd, T: Real>(
 ) {
     let size = block_size(classes);
     let lanes = T::lanes::<S>();
-    let columns = rows.first().map_or(0, |row| row.len());
     let widest = if S::REGISTER_COUNT < MANY_REGISTERS {
         1
     } else {
@@ -158,12 +152,8 @@ pub fn leaf_sum<S: Simd, T: Real>(
     };
     let mut at = 0;
     while at < columns {
-        let vectors = ((columns - at) / lanes).min(widest);
-        let width = if vectors == 0 {
-            columns - at
-        } else {
-            vectors * lanes
-        };
+        let vectors = (columns - at).div_ceil(lanes).min(widest);
+        let width = (columns - at).min(vectors * lanes);
         let mut first = 0;
         while first < classes {
             let block = size.min(classes - first);
@@ -178,10 +168,11 @@ pub fn leaf_sum<S: Simd, T: Real>(
                 stride,
                 magic,
             };
-            match vectors {
-                0 => with_block!(block, outer_rest::<S, T>(simd, part, &mut sums)),
-                1 => with_block!(block, outer::<S, T, 1>(simd, part, &mut sums)),
-                _ => with_block!(block, outer::<S, T, 2>(simd, part, &mut sums)),
+            match (vectors, width == widest * lanes) {
+                (2, true) => with_block!(block, outer::<S, T, 2, true>(simd, part, &mut sums)),
+                (2, false) => with_block!(block, outer::<S, T, 2, false>(simd, part, &mut sums)),
+                (_, true) => with_block!(block, outer::<S, T, 1, true>(simd, part, &mut sums)),
+                (_, false) => with_block!(block, outer::<S, T, 1, false>(simd, part, &mut sums)),
             }
             first += block;
         }
@@ -245,17 +236,19 @@ impl Sums<'_> {
 /// Lanes of the widest vector.
 const WIDEST: usize = 16;
 
+/// Sums of `V` vectors of columns; unless `WHOLE`, the last of them may have fewer columns than lanes.
 #[inline(always)]
-fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
+fn outer<S: Simd, T: Real, const V: usize, const WHOLE: bool, const K: usize>(
     simd: S,
     part: LeafBlock<'_, T>,
     sums: &mut Sums<'_>,
 ) {
+    let lanes = T::lanes::<S>();
     let zero = T::splat(simd, T::default());
     let mut products = [[zero; V]; K];
     let c: [&[T]; K] = std::array::from_fn(|k| &part.coefficients[k * LEAF..][..part.rows.len()]);
     for (i, row) in part.rows.iter().enumerate() {
-        let x = T::vectors::<S>(&row[part.at..part.at + part.width]).0;
+        let x = T::vectors::<S>(&row[part.at..part.at + V * lanes]).0;
         let x: [T::Vector<S>; V] = std::array::from_fn(|v| x[v]);
         for k in 0..K {
             let c = T::splat(simd, c[k][i]);
@@ -264,43 +257,13 @@ fn outer<S: Simd, T: Real, const V: usize, const K: usize>(
             }
         }
     }
-    let lanes = T::lanes::<S>();
     let mut lines = [[T::default(); 2 * WIDEST]; K];
     each_class!(k < K, {
         let whole = T::vectors_mut::<S>(&mut lines[k]).0;
         whole[..V].copy_from_slice(&products[k]);
     });
+    let width = if WHOLE { V * lanes } else { part.width };
     for (k, line) in lines.iter().enumerate() {
-        sums.add(simd, k, &line[..(V * lanes).next_multiple_of(8)], V * lanes);
-    }
-}
-
-/// [`outer`] for the last columns, fewer than a vector.
-#[inline(always)]
-fn outer_rest<S: Simd, T: Real, const K: usize>(
-    simd: S,
-    part: LeafBlock<'_, T>,
-    sums: &mut Sums<'_>,
-) {
-    let zero = T::splat(simd, T::default());
-    let mut products = [zero; K];
-    for (i, row) in part.rows.iter().enumerate() {
-        let x = T::load_part(simd, &row[part.at..]);
-        for k in 0..K {
-            products[k] = T::fma(
-                simd,
-                T::splat(simd, part.coefficients[k * LEAF + i]),
-                x,
-                products[k],
-            );
-        }
-    }
-    let mut lines = [[T::default(); WIDEST]; K];
-    each_class!(k < K, {
-        // Of a whole vector, as numbers that are written over need not be cleared before.
-        T::vectors_mut::<S>(&mut lines[k]).0[0] = products[k];
-    });
-    for (k, line) in lines.iter().enumerate() {
-        sums.add(simd, k, line, part.width);
+        sums.add(simd, k, &line[..(V * lanes).next_multiple_of(8)], width);
     }
 }

@@ -19,22 +19,22 @@ pub type Tile = Vec<[f64; TILE]>;
 #[inline(always)]
 pub fn exact_sum<S: Simd>(
     simd: S,
-    rows: &[&[f32]],
+    (rows, columns): (&[&[f32]], usize),
     coefficients: &[f64],
     classes: usize,
     (total, stride): (&mut [f64], usize),
     room: &mut Tile,
 ) {
     room.resize(LEAF, [0.0; TILE]);
-    let columns = rows.first().map_or(0, |row| row.len());
     for at in (0..columns).step_by(TILE) {
         widen(rows, at, room);
         let mut lines: [&[f64]; LEAF] = [&[]; LEAF];
         for (line, wide) in lines.iter_mut().zip(&*room) {
-            *line = &wide[..TILE.min(columns - at)];
+            *line = wide;
         }
-        let (lines, total) = (&lines[..rows.len()], &mut total[at..]);
-        leaf_sum(simd, lines, coefficients, classes, (total, stride), 0.0);
+        let tile = (&lines[..rows.len()], TILE.min(columns - at));
+        let total = (&mut total[at..], stride);
+        leaf_sum(simd, tile, coefficients, classes, total, 0.0);
     }
 }
 

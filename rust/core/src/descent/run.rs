@@ -82,12 +82,7 @@ impl Run<'_> {
             } else {
                 bounds::leaf_unit(settings.clip.bound, settings.noise)
             };
-            let plan = DenseSummation {
-                records,
-                rule,
-                unit,
-                exact: settings.exact_sums,
-            };
+            let plan = DenseSummation::new(records, rule, (unit, settings.exact_sums))?;
             return self.descend::<T, _>(&plan, state, interrupt);
         }
         let plan = SparseSummation {

@@ -11,6 +11,7 @@
 
 use crate::error::{Result, require};
 use crate::noise::natural::Natural;
+use crate::simd::{Kernel, Simd, dispatch};
 use rand::Rng;
 
 /// The smallest rate accepted: far below any use, and no intermediate number overflows.
@@ -71,14 +72,7 @@ pub fn poisson_batch<R: Rng>(rng: &mut R, rate: &Rate, n: usize, batch: &mut Vec
     match &rate.method {
         Method::All => batch.extend((0..n).map(|i| i as u32)),
         Method::Coins(bound) => toss_coins(rng, *bound, n, batch),
-        Method::Gaps(gap) => {
-            let mut next = 0;
-            while let Some(skipped) = gap.draw(rng, (n - next) as u64) {
-                next += skipped as usize;
-                batch.push(next as u32);
-                next += 1;
-            }
-        }
+        Method::Gaps(gap) => gap.jump(rng, n, batch),
     }
 }
 
@@ -116,49 +110,53 @@ impl Gap {
         }
     }
 
-    /// The gap, or `None` if it is at least `room`.
-    ///
-    /// The error of `t`: rounding 64 bits to 53 moves `ln U` by at most `2^-53`, and the digits not
-    /// drawn by at most `2^-53` more if the word is at least `2^53` (else by `1 / word`); logarithm,
-    /// scale and product err by a few parts in `2^53`. The constants leave a factor of 4 and more.
-    #[inline]
-    fn draw<R: Rng>(&self, rng: &mut R, room: u64) -> Option<u64> {
-        const UNIT: f64 = 1.0 / 18_446_744_073_709_551_616.0;
-        const ABSOLUTE: f64 = 1.0 / (1_u64 << 50) as f64;
-        const RELATIVE: f64 = 1.0 / (1_u64 << 48) as f64;
-        let word = rng.next_u64();
-        let t = -libm::log(word as f64 * UNIT) * self.scale;
-        let unseen = if word >> 53 == 0 {
-            4.0 / word as f64
-        } else {
-            0.0
-        };
-        let error = t * RELATIVE + (ABSOLUTE + unseen) * self.scale;
-        let (least, most) = ((t - error).max(0.0), t + error);
-        if least >= room as f64 {
-            return None;
+    /// Appends the members among `0..n`.
+    fn jump<R: Rng>(&self, rng: &mut R, n: usize, batch: &mut Vec<u32>) {
+        let (mut words, mut looks, mut at) = ([0; TOGETHER], [(0.0, 0.0); TOGETHER], TOGETHER);
+        let mut next = 0;
+        loop {
+            if at == TOGETHER {
+                words.fill_with(|| rng.next_u64());
+                looks = dispatch(Looks(&words, self.scale));
+                at = 0;
+            }
+            let (room, word, (least, most)) = ((n - next) as u64, words[at], looks[at]);
+            at += 1;
+            if least >= room as f64 {
+                return;
+            }
+            let mut gap = least as u64;
+            if most >= (gap + 1) as f64 {
+                // More digits are the words that come next.
+                let more = || {
+                    at += 1;
+                    (words.get(at - 1).copied()).unwrap_or_else(|| rng.next_u64())
+                };
+                gap = self.tell_apart(Uniform::of(word), gap, room.min(most as u64), more);
+                at = at.min(TOGETHER);
+                if gap >= room {
+                    return;
+                }
+            }
+            next += gap as usize;
+            batch.push(next as u32);
+            next += 1;
         }
-        let gap = least as u64;
-        if most < (gap + 1) as f64 {
-            return Some(gap);
-        }
-        let gap = self.tell_apart(Uniform::of(word), gap, room.min(most as u64), rng);
-        (gap < room).then_some(gap)
     }
 
     /// The gap, known to be from `least` to `most` (or at least `most`, if that is the room).
     #[cold]
     #[inline(never)]
-    fn tell_apart<R: Rng>(
+    fn tell_apart(
         &self,
         mut u: Uniform,
         mut least: u64,
         mut most: u64,
-        rng: &mut R,
+        mut more: impl FnMut() -> u64,
     ) -> u64 {
         while least < most {
             let middle = least + (most - least).div_ceil(2);
-            if u.below_power(&self.keep, middle, rng) {
+            if u.below_power(&self.keep, middle, &mut more) {
                 least = middle;
             } else {
                 most = middle - 1;
@@ -166,6 +164,62 @@ impl Gap {
         }
         least
     }
+}
+
+/// Words looked at together.
+const TOGETHER: usize = 16;
+
+/// Bounds of `ln U / ln(1 - q)` for each word, the first digits of U, and `-1 / ln(1 - q)`.
+///
+/// Their distance: rounding 64 bits to 53 moves `ln U` by at most `2^-53`, and the digits not drawn by at
+/// most `2^-53` more if the word is at least `2^53` (else by `1 / word`); logarithm, scale and product err
+/// by `2^-49` of themselves. The constants leave a factor of 4 and more.
+struct Looks<'w>(&'w [u64; TOGETHER], f64);
+
+impl Kernel for Looks<'_> {
+    type Output = [(f64, f64); TOGETHER];
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _simd: S) -> Self::Output {
+        const ABSOLUTE: f64 = 1.0 / (1_u64 << 50) as f64;
+        const RELATIVE: f64 = 1.0 / (1_u64 << 46) as f64;
+        let Self(words, scale) = self;
+        std::array::from_fn(|i| {
+            let word = words[i] as f64;
+            let t = minus_log(word) * scale;
+            let unseen = if word < (1_u64 << 53) as f64 {
+                4.0 / word
+            } else {
+                0.0
+            };
+            let error = t * RELATIVE + (ABSOLUTE + unseen) * scale;
+            ((t - error).max(0.0), t + error)
+        })
+    }
+}
+
+/// `-ln(word / 2^64)` for whole numbers up to `2^64`, to `2^-49` of itself; of 0, a number.
+///
+/// `2 atanh s` with `s = (m - 1)/(m + 1)` for a factor m within half a binade of 1, by nine terms: the next
+/// one is below `2^-50` of the first. Branch-free, for vectors.
+#[inline(always)]
+pub(crate) fn minus_log(word: f64) -> f64 {
+    const DIGITS: u64 = (1 << 52) - 1;
+    /// Bits of about the square root of 1/2, and how far those of 1 are from them.
+    const LEAST: u64 = 0x3fe6_a09e << 32;
+    const UP: u64 = (0x3ff << 52) - LEAST;
+    /// `2^52`: its last bits hold whole numbers.
+    const WHOLE: f64 = (1_u64 << 52) as f64;
+    let bits = word.to_bits().wrapping_add(UP);
+    let binades = f64::from_bits(WHOLE.to_bits() | bits >> 52) - (WHOLE + f64::from(0x3ff + 64));
+    let m = f64::from_bits((bits & DIGITS) + LEAST);
+    let s = (m - 1.0) / (m + 1.0);
+    let z = s * s;
+    let mut series = 1.0 / 17.0;
+    for n in (0..8).rev() {
+        series = series * z + 1.0 / f64::from(2 * n + 1);
+    }
+    -(binades * std::f64::consts::LN_2 + 2.0 * s * series)
 }
 
 /// A uniform number in [0, 1) whose 32-bit digits are drawn two at a time when asked for.
@@ -186,11 +240,16 @@ impl Uniform {
     }
 
     /// `self < base^exponent`, exactly, for a positive exponent.
-    fn below_power<R: Rng>(&mut self, base: &Complement, exponent: u64, rng: &mut R) -> bool {
+    fn below_power(
+        &mut self,
+        base: &Complement,
+        exponent: u64,
+        more: &mut impl FnMut() -> u64,
+    ) -> bool {
         let mut words = base.words.max(3);
         loop {
             while self.digits.len() < 2 * words {
-                self.append(rng.next_u64());
+                self.append(more());
             }
             let (below, above) = base.power(exponent, words);
             // The digits not drawn add less than one unit in the last place.

@@ -5,7 +5,7 @@ use crate::descent::leaves::LEAF;
 use crate::simd::{Kernel, Simd, dispatch};
 
 struct Sum<'a> {
-    rows: &'a [&'a [f32]],
+    rows: (&'a [&'a [f32]], usize),
     coefficients: &'a [f64],
     classes: usize,
     total: (&'a mut [f64], usize),
@@ -42,7 +42,7 @@ fn sums_are_those_of_integers() {
                 let stride = columns + 1;
                 let mut total = vec![3.0; classes * stride];
                 dispatch(Sum {
-                    rows: &rows,
+                    rows: (&rows, columns),
                     coefficients: &coefficients,
                     classes,
                     total: (&mut total, stride),

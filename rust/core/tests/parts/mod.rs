@@ -3,6 +3,8 @@
 mod accounting_objective;
 mod descent_batch;
 mod descent_exact_leaf;
+mod descent_gradients;
+mod descent_leaves;
 mod fourier;
 mod layout_lines;
 mod losses;
@@ -10,6 +12,7 @@ mod noise_discrete_gaussian;
 mod noise_grid_gaussian;
 mod noise_half_normal;
 mod noise_karney;
+mod noise_poisson_batch;
 mod noise_selection;
 mod noise_small_staircases;
 mod noise_threads;
