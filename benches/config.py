@@ -65,7 +65,11 @@ DESCENT_SETS = {
     "cornell": 661,
     "mnist": 60_000,
 }
-DESCENT_SYNTHETIC = {"har-like": (8_183, 561, 6)}
+DESCENT_SYNTHETIC = {
+    "har-like": (8_183, 561, 6),
+    "covertype-like": (200_000, 54, 7),
+    "narrow": (200_000, 30, 2),
+}
 DESCENT_STORAGES = {"cornell": ("dense", "csr"), "mnist": ("dense", "csr")}
 DESCENT_BATCHES = (128, 1024)
 # Aims: our private step over our plain one, nanoseconds a weight (and share of the plain step)

@@ -82,8 +82,9 @@ impl Kernel for Keystream<'_> {
                 quarter_rounds(simd, &mut x, 1);
             }
             let mut words = [[0; BATCH]; WORDS];
-            for ((x, input), words) in x.iter().zip(&input).zip(&mut words) {
-                simd.partial_store_u32s(words, simd.add_u32s(*x, *input));
+            for word in 0..WORDS {
+                let sum = simd.add_u32s(x[word], input[word]);
+                S::as_mut_simd_u32s(&mut words[word]).0[0] = sum;
             }
             // Two words at once: half as many moves.
             for pair in 0..WORDS / 2 {

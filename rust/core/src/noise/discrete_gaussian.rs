@@ -157,8 +157,7 @@ impl DiscreteGaussian {
 
 impl WordLaw for DiscreteGaussian {
     #[inline(always)]
-    fn look(&self, word: u64) -> (i64, bool) {
-        let code = Shipped::SLOTS[(word >> (64 - Shipped::SLOT_BITS)) as usize];
+    fn look(&self, code: u8, word: u64) -> (i64, u64) {
         let cell = u64::from(code);
         let (place, fresh) = self.place(word);
         let k = self.first(cell) + place;
@@ -170,7 +169,7 @@ impl WordLaw for DiscreteGaussian {
             reason = "without branches: a wrong guess costs more than the whole line"
         )]
         let sure = (usize::from(code) < Shipped::SURE_CELLS) & fresh & inside & (k >= negative);
-        ((k as i64 ^ mask) - mask, sure)
+        ((k as i64 ^ mask) - mask, u64::from(!sure))
     }
 
     fn finish<R: Rng>(&self, mut word: u64, spare: &mut Spare<'_, R>) -> i64 {

@@ -28,8 +28,8 @@ impl GridScale {
 
 impl WordLaw for GridScale {
     #[inline(always)]
-    fn look(&self, word: u64) -> (i64, bool) {
-        look::<Shipped>(self, word)
+    fn look(&self, code: u8, word: u64) -> (i64, u64) {
+        look::<Shipped>(self, code, word)
     }
 
     fn finish<R: Rng>(&self, word: u64, spare: &mut Spare<'_, R>) -> i64 {
@@ -37,23 +37,35 @@ impl WordLaw for GridScale {
     }
 }
 
-/// The draw of a word, and whether the word alone decides it.
+/// The draw of a word whose piece has this code, and 0 if they decide it, else 1.
 #[inline(always)]
-pub(crate) fn look<S: Staircase>(scale: &GridScale, word: u64) -> (i64, bool) {
-    let shift = scale.shift + LOOK_BITS;
-    let mantissa = u128::from(scale.mantissa);
-    let code = S::SLOTS[(word >> (S::CELL_BITS + 1)) as usize];
+pub(crate) fn look<S: Staircase>(scale: &GridScale, code: u8, word: u64) -> (i64, u64) {
+    let shift = scale.shift + LOOK_BITS - u64::BITS;
     let x = u64::from(code) << S::CELL_BITS | word & ((1 << S::CELL_BITS) - 1);
     // Like GridScale::round_at, with zeros below x (6 bits of them in Shipped).
     let zeros = LOOK_BITS - S::POSITION_BITS;
-    let low = mantissa * u128::from(x << zeros) + (1u128 << (shift - 1));
+    let (high, low) = wide_product(scale.mantissa, x << zeros);
+    let high = high + (1 << (shift - 1));
     // One unit of 2^-POSITION_BITS, less the smallest step.
-    let high = low + (mantissa << zeros) - 1;
-    let rounded = |v: u128| ((v >> 64) as u64) >> (shift - 64);
-    let magnitude = rounded(low) as i64;
+    let carry = u64::from(low > u64::MAX - ((scale.mantissa << zeros) - 1));
+    let (smallest, largest) = (high >> shift, (high + carry) >> shift);
     let negative = -((word >> S::CELL_BITS & 1) as i64);
-    let sure = usize::from(code) < S::SURE_CELLS && rounded(low) == rounded(high);
-    ((magnitude ^ negative) - negative, sure)
+    // The first bit: whether the code is that of a sure piece.
+    let sure = u64::from(code).wrapping_sub(S::SURE_CELLS as u64) >> (u64::BITS - 1);
+    let open = (1 - sure) | (largest - smallest);
+    ((smallest as i64 ^ negative) - negative, open)
+}
+
+/// The upper and the lower 64 bits of `a b`, from products of 32 bits: vectors have no others.
+#[inline(always)]
+pub(crate) fn wide_product(a: u64, b: u64) -> (u64, u64) {
+    const HALF: u64 = u32::MAX as u64;
+    let (a1, a0, b1, b0) = (a >> 32, a & HALF, b >> 32, b & HALF);
+    let lowest = a0 * b0;
+    let first = a1 * b0 + (lowest >> 32);
+    let second = a0 * b1 + (first & HALF);
+    let high = a1 * b1 + (first >> 32) + (second >> 32);
+    (high, second << 32 | lowest & HALF)
 }
 
 /// One draw that begins with `word`.

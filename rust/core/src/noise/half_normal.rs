@@ -115,17 +115,37 @@ const INVERSE_FACTORIALS: [u64; 12] = {
 
 /// `exp(-r)` for `r` well below 1 (1/7 in [`Shipped`]) in units of `2^-WORD_BITS`, in units of
 /// `2^(1 - WORD_BITS)`, less than 3 off.
+///
+/// By pairs of terms, and pairs of pairs: these do not wait for each other.
 #[inline]
 pub(crate) const fn exp_minus<S: Staircase>(r: u64) -> u64 {
-    let cut = 64 - S::WORD_BITS;
-    let mut sum = INVERSE_FACTORIALS[S::TERMS] >> cut;
-    let mut n = S::TERMS;
-    while n > 0 {
-        n -= 1;
-        let product = (r as u128 * sum as u128) >> S::WORD_BITS;
-        sum = (INVERSE_FACTORIALS[n] >> cut) - product as u64;
+    let square = product::<S>(r, r);
+    let fourth = product::<S>(square, square);
+    let last = four_terms::<S>(8, r, square);
+    let rest = four_terms::<S>(4, r, square) + product::<S>(fourth, last);
+    four_terms::<S>(0, r, square) + product::<S>(fourth, rest)
+}
+
+/// `a b`, one of them in units of `2^-WORD_BITS`, in those of the other, rounded down.
+const fn product<S: Staircase>(a: u64, b: u64) -> u64 {
+    ((a as u128 * b as u128) >> S::WORD_BITS) as u64
+}
+
+/// The terms `n` to `n + 3` of `exp(-r)`, divided by `r^n`, for an even `n`.
+const fn four_terms<S: Staircase>(n: usize, r: u64, square: u64) -> u64 {
+    let (first, second) = (two_terms::<S>(n, r), two_terms::<S>(n + 2, r));
+    first + product::<S>(square, second)
+}
+
+const fn two_terms<S: Staircase>(n: usize, r: u64) -> u64 {
+    inverse_factorial::<S>(n) - product::<S>(r, inverse_factorial::<S>(n + 1))
+}
+
+const fn inverse_factorial<S: Staircase>(n: usize) -> u64 {
+    if n > S::TERMS {
+        return 0;
     }
-    sum
+    INVERSE_FACTORIALS[n] >> (64 - S::WORD_BITS)
 }
 
 /// `exp(-y)` for `y` in units of `2^(SQUARINGS - WORD_BITS)`, in units of `2^(1 - WORD_BITS)`: the

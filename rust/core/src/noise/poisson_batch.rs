@@ -17,8 +17,8 @@ use rand::Rng;
 /// The smallest rate accepted: far below any use, and no intermediate number overflows.
 const MIN_RATE: f64 = 1e-300;
 
-/// From here on one coin for each index is cheaper than one logarithm for each member: a random word
-/// takes 8 nanoseconds, a jump 16.
+/// From here on a coin for each index (3 nanoseconds) is surely cheaper than a logarithm for each member
+/// (9). Part of the meaning of a seed.
 const COIN_RATE: f64 = 0.5;
 
 /// The probability with which every record joins a batch.
@@ -80,14 +80,16 @@ pub fn poisson_batch<R: Rng>(rng: &mut R, rate: &Rate, n: usize, batch: &mut Vec
 const COINS: usize = 1024;
 
 fn toss_coins<R: Rng>(rng: &mut R, bound: u64, n: usize, batch: &mut Vec<u32>) {
+    let mut words = [[0; 8]; COINS];
     for first in (0..n).step_by(COINS) {
-        let end = n.min(first + COINS);
+        let words = &mut words[..COINS.min(n - first)];
+        rng.fill_bytes(words.as_flattened_mut());
         let mut members = batch.len();
-        batch.resize(members + end - first, 0);
-        for i in first..end {
+        batch.resize(members + words.len(), 0);
+        for (i, word) in words.iter().enumerate() {
             // Written always, kept only if it joins: no branch to mispredict.
-            batch[members] = i as u32;
-            members += usize::from(rng.next_u64() < bound);
+            batch[members] = (first + i) as u32;
+            members += usize::from(u64::from_le_bytes(*word) < bound);
         }
         batch.truncate(members);
     }
@@ -112,27 +114,31 @@ impl Gap {
 
     /// Appends the members among `0..n`.
     fn jump<R: Rng>(&self, rng: &mut R, n: usize, batch: &mut Vec<u32>) {
-        let (mut words, mut looks, mut at) = ([0; TOGETHER], [(0.0, 0.0); TOGETHER], TOGETHER);
+        let (mut words, mut looks, mut at) = ([[0; 8]; TOGETHER], [(0.0, 0.0); TOGETHER], TOGETHER);
         let mut next = 0;
         loop {
             if at == TOGETHER {
-                words.fill_with(|| rng.next_u64());
+                rng.fill_bytes(words.as_flattened_mut());
                 looks = dispatch(Looks(&words, self.scale));
                 at = 0;
             }
-            let (room, word, (least, most)) = ((n - next) as u64, words[at], looks[at]);
+            // Signed: conversions of these are one instruction.
+            let (room, word, (least, most)) = ((n - next) as i64, words[at], looks[at]);
             at += 1;
             if least >= room as f64 {
                 return;
             }
-            let mut gap = least as u64;
+            let mut gap = least as i64;
             if most >= (gap + 1) as f64 {
                 // More digits are the words that come next.
                 let more = || {
                     at += 1;
-                    (words.get(at - 1).copied()).unwrap_or_else(|| rng.next_u64())
+                    let word = words.get(at - 1).copied().map(u64::from_le_bytes);
+                    word.unwrap_or_else(|| rng.next_u64())
                 };
-                gap = self.tell_apart(Uniform::of(word), gap, room.min(most as u64), more);
+                let (least, most) = (gap as u64, (room as u64).min(most as u64));
+                let u = Uniform::of(u64::from_le_bytes(word));
+                gap = self.tell_apart(u, least, most, more) as i64;
                 at = at.min(TOGETHER);
                 if gap >= room {
                     return;
@@ -174,7 +180,7 @@ const TOGETHER: usize = 16;
 /// Their distance: rounding 64 bits to 53 moves `ln U` by at most `2^-53`, and the digits not drawn by at
 /// most `2^-53` more if the word is at least `2^53` (else by `1 / word`); logarithm, scale and product err
 /// by `2^-49` of themselves. The constants leave a factor of 4 and more.
-struct Looks<'w>(&'w [u64; TOGETHER], f64);
+struct Looks<'w>(&'w [[u8; 8]; TOGETHER], f64);
 
 impl Kernel for Looks<'_> {
     type Output = [(f64, f64); TOGETHER];
@@ -185,7 +191,7 @@ impl Kernel for Looks<'_> {
         const RELATIVE: f64 = 1.0 / (1_u64 << 46) as f64;
         let Self(words, scale) = self;
         std::array::from_fn(|i| {
-            let word = words[i] as f64;
+            let word = u64::from_le_bytes(words[i]) as f64;
             let t = minus_log(word) * scale;
             let unseen = if word < (1_u64 << 53) as f64 {
                 4.0 / word

@@ -2,6 +2,8 @@
 
 use super::noise_karney::round;
 use crate::noise::grid_gaussian::{DIGIT, fraction_reaches};
+use crate::noise::grid_sampler::{look, wide_product};
+use crate::noise::half_normal::{Shipped, Staircase};
 use dpsvm_core::noise::{GridScale, Key, Stream};
 use rand::{Rng, RngExt, TryRng};
 use std::convert::Infallible;
@@ -422,4 +424,53 @@ fn all_small_numbers_are_rounded_right() {
             }
         }
     }
+}
+
+/// The first look at full width: products, and both ends of a position in 128 bits.
+// Proof: grid_gaussian
+#[test]
+fn first_looks_are_those_of_128_bits() {
+    let mut stream = Key::from_seed(32).task(0).stream(0);
+    let ends = [0, 1, (1 << 32) - 1, 1 << 32, u64::MAX - 1, u64::MAX];
+    let random: Vec<u64> = (0..100).map(|_| stream.next_u64()).collect();
+    for a in ends.iter().chain(&random) {
+        for b in ends.iter().chain(&random) {
+            let exact = u128::from(*a) * u128::from(*b);
+            let (high, low) = wide_product(*a, *b);
+            assert_eq!(u128::from(high) << 64 | u128::from(low), exact, "{a} {b}");
+        }
+    }
+    let cells = Shipped::CELL_BITS;
+    let mut cut = 0;
+    for shift in 6..=66 {
+        for i in 0..2000 {
+            let mantissa = 1 << 52 | stream.next_u64() >> 12;
+            let scale = GridScale { mantissa, shift };
+            let mut word = stream.next_u64();
+            let code = Shipped::SLOTS[(word >> (cells + 1)) as usize];
+            let bits = shift + Shipped::POSITION_BITS;
+            let half = 1_u128 << (bits - 1);
+            let ends = |word: u64| {
+                let y = u128::from(code) << cells | u128::from(word & ((1 << cells) - 1));
+                let start = u128::from(mantissa) * y + half;
+                [start, start + u128::from(mantissa) - 1].map(|end| end >> bits)
+            };
+            if i % 2 == 0 {
+                // The position in which the answer changes next, if that lies in the same cell.
+                let change = ((ends(word)[0] + 1) << bits) - half;
+                let y = (change / u128::from(mantissa)) as u64;
+                if y >> cells == u64::from(code) {
+                    word = word >> cells << cells | y & ((1 << cells) - 1);
+                }
+            }
+            let [least, largest] = ends(word);
+            let (value, open) = look::<Shipped>(&scale, code, word);
+            let sure = usize::from(code) < Shipped::SURE_CELLS;
+            assert_eq!(open == 0, sure && least == largest, "{scale:?} {word}");
+            cut += usize::from(sure && least < largest);
+            let sign = 1 - 2 * (word >> cells & 1) as i64;
+            assert!(open > 0 || value == sign * least as i64, "{scale:?} {word}");
+        }
+    }
+    assert!(cut > 1000, "{cut}");
 }
