@@ -303,8 +303,11 @@ impl TryRng for Script {
         self.at += 1;
         Ok(word)
     }
-    fn try_fill_bytes(&mut self, _: &mut [u8]) -> Result<(), Infallible> {
-        unreachable!()
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), Infallible> {
+        for word in bytes.as_chunks_mut().0 {
+            *word = self.try_next_u64()?.to_le_bytes();
+        }
+        Ok(())
     }
 }
 
