@@ -286,6 +286,17 @@ fn extreme_rates() {
     assert_eq!(Rate::new(0.3).unwrap().value(), 0.3);
 }
 
+/// A coin for each index, in order, also beyond the words that are drawn in one piece.
+#[test]
+fn coins_are_tossed_in_order() {
+    let rate = Rate::new(0.75).unwrap();
+    for n in [1, 1023, 1024, 1025, 3000] {
+        let mut batch = Vec::new();
+        poisson_batch(&mut stream(12), &rate, n, &mut batch);
+        assert_eq!(batch, plain(&mut stream(12), 0.75, n));
+    }
+}
+
 /// Words that a test wrote, then one word for ever.
 struct Script {
     words: Vec<u64>,
