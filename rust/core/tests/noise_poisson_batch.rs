@@ -216,11 +216,11 @@ fn gaps<'a>(batches: impl Iterator<Item = &'a Vec<u32>>, cells: usize) -> Vec<us
 // Proof: gradient_perturbation, "Noise, sampling, whole runs"
 #[test]
 fn jumps_and_coins_are_twins() {
-    let (q, n, steps) = (0.06, 4000, 1200);
+    let (q, n, steps) = (0.06, 4000, 4800);
     let jumps = batches(6, q, n, steps);
     let mut rng = stream(7);
     let coins: Vec<_> = (0..steps).map(|_| plain(&mut rng, q, n)).collect();
-    let wrong: Vec<_> = (0..steps).map(|_| plain(&mut rng, q * 0.96, n)).collect();
+    let wrong: Vec<_> = (0..steps).map(|_| plain(&mut rng, q * 0.98, n)).collect();
     let cells = 60;
     // Two-sample chi-square: sum (sqrt(M/m) a - sqrt(m/M) b)^2 / (a + b) over the cells.
     let distance = |other: &[Vec<u32>]| {

@@ -185,6 +185,8 @@ pub trait Summation<T: Precision>: Sync {
 /// Leaves of dense rows.
 pub struct DenseSummation<'r> {
     records: &'r Records,
+    /// Entries that kernels read of a row.
+    length: usize,
     ends: Vec<f32>,
     rule: Rule,
     unit: f64,
@@ -197,9 +199,8 @@ impl<'r> DenseSummation<'r> {
     /// # Errors
     /// No memory.
     pub fn new(records: &'r Records, rule: Rule, (unit, exact): (f64, bool)) -> Result<Self> {
-        let mut ends = Vec::new();
+        let (length, mut ends) = (padded(records.columns), Vec::new());
         if let RecordRows::Dense { value } = &records.rows {
-            let length = padded(records.columns);
             let kept = &value[value.len().saturating_sub(length)..];
             reserve(&mut ends, kept.len() + length)?;
             ends.extend_from_slice(kept);
@@ -207,6 +208,7 @@ impl<'r> DenseSummation<'r> {
         }
         Ok(Self {
             records,
+            length,
             ends,
             rule,
             unit,
@@ -289,9 +291,9 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
     }
 
     fn view(&self, weights: &[f64], view: &mut View<T>) -> Result<()> {
-        let (d, length) = (self.records.columns, padded(self.records.columns));
-        resize(&mut view.w, self.rule.loss.scores * length)?;
-        split_weights((&self.rule, d), weights, view, (length, 1))
+        resize(&mut view.w, self.rule.loss.scores * self.length)?;
+        let places = (self.length, 1);
+        split_weights((&self.rule, self.records.columns), weights, view, places)
     }
 
     fn items(&self, batch: &Batch) -> usize {
@@ -302,6 +304,7 @@ impl<T: Precision> Summation<T> for DenseSummation<'_> {
         let (leaves, persons) = parted(worker.part.clone(), batch.leaves.len());
         dispatch(DensePass {
             records: self.records,
+            length: self.length,
             ends: &self.ends,
             order: &batch.order,
             leaves: &batch.leaves[leaves],

@@ -1,6 +1,6 @@
 //! One pass over dense rows: scores, gradients, clipping, and the sum of the contributions.
 
-use crate::descent::dense_kernels::{leaf_scores, leaf_sum, padded};
+use crate::descent::dense_kernels::{leaf_scores, leaf_sum};
 use crate::descent::exact_leaf::exact_sum;
 use crate::descent::exact_sum::{ExactSum, ROUNDING};
 use crate::descent::leaves::LEAF;
@@ -18,6 +18,8 @@ use std::ops::Range;
 pub struct DensePass<'p, T> {
     /// The records; their rows are dense.
     pub records: &'p Records,
+    /// Entries that kernels read of a row: `padded` columns.
+    pub length: usize,
     /// The last entries of stored rows and zeros, for rows that kernels read beyond the end of.
     pub ends: &'p [f32],
     /// Records in the order of the leaves.
@@ -103,7 +105,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     ) -> Result<()> {
         let rows = self.rows(simd, members, lifted)?;
         let rows = &rows[..members.len()];
-        let length = padded(self.records.columns);
+        let length = self.length;
         let mut lines: [&[T]; LEAF] = [&[]; LEAF];
         if T::borrow(&[]).is_none() {
             room.clear();
@@ -134,7 +136,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
         Ok(())
     }
 
-    /// The rows of a leaf, [`padded`]: as they are stored, or made in `room`.
+    /// The rows of a leaf, of this length: as they are stored, or made in `room`.
     #[inline(always)]
     fn rows<'r, S: Simd>(
         &mut self,
@@ -145,7 +147,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     where
         'p: 'r,
     {
-        let (d, length) = (self.records.columns, padded(self.records.columns));
+        let (d, length) = (self.records.columns, self.length);
         let mut lines: [&'r [f32]; LEAF] = [&[]; LEAF];
         let members = members.iter().map(|i| *i as usize);
         match &self.records.rows {
@@ -179,7 +181,7 @@ impl<'p, T: Precision> DensePass<'p, T> {
     ) -> Result<()> {
         let scratch = &mut *self.scratch;
         let (view, records, d) = (self.view, self.records, self.records.columns);
-        let length = padded(d);
+        let length = self.length;
         let near = |at: usize| {
             if let (RecordRows::Dense { value }, Some(i)) = (&records.rows, ahead.get(at)) {
                 let i = *i as usize;

@@ -14,7 +14,7 @@ const CHUNK: usize = 256;
 
 /// A law of integers.
 pub(super) trait WordLaw: Copy {
-    /// The draw of a word whose piece has this code, and 0 if they decide it, else 1.
+    /// The draw of a word whose piece has this code; then 0 if the word alone decides it, else 1.
     fn look(&self, code: u8, word: u64) -> (i64, u64);
     /// One draw that begins with `word`; what else it needs is drawn from `spare`.
     fn finish<R: Rng>(&self, word: u64, spare: &mut Spare<'_, R>) -> i64;
@@ -56,20 +56,20 @@ impl<L: WordLaw> Kernel for FirstLook<'_, L> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _simd: S) -> usize {
-        let (mut codes, mut open) = ([0; CHUNK], [0; CHUNK]);
+        let (mut codes, mut undecided) = ([0; CHUNK], [0; CHUNK]);
         let words = self.words.iter().map(|word| u64::from_le_bytes(*word));
         // The table is read apart: the rest is done in vectors.
         for (code, word) in codes.iter_mut().zip(words.clone()) {
             *code = Shipped::SLOTS[(word >> (SIGN + 1)) as usize];
         }
-        let draws = self.values.iter_mut().zip(&mut open);
-        for ((value, open), (code, word)) in draws.zip(codes.iter().zip(words)) {
-            (*value, *open) = self.law.look(*code, word);
+        let draws = self.values.iter_mut().zip(&mut undecided);
+        for ((value, undecided), (code, word)) in draws.zip(codes.iter().zip(words)) {
+            (*value, *undecided) = self.law.look(*code, word);
         }
         let mut n = 0;
-        for (i, open) in open[..self.values.len()].iter().enumerate() {
+        for (i, undecided) in undecided[..self.values.len()].iter().enumerate() {
             self.open[n] = i as u16;
-            n += *open as usize;
+            n += *undecided as usize;
         }
         n
     }

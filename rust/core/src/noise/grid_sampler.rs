@@ -37,7 +37,7 @@ impl WordLaw for GridScale {
     }
 }
 
-/// The draw of a word whose piece has this code, and 0 if they decide it, else 1.
+/// The draw of a word whose piece has this code; then 0 if the word alone decides it, else 1.
 #[inline(always)]
 pub(crate) fn look<S: Staircase>(scale: &GridScale, code: u8, word: u64) -> (i64, u64) {
     let shift = scale.shift + LOOK_BITS - u64::BITS;
